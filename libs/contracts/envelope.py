@@ -1,0 +1,98 @@
+"""The event envelope: one JSON document with CloudEvents 1.0 attribute names around a frozen payload."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar, Generic, TypeVar
+from uuid import UUID, uuid4, uuid5
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+EVENT_NAMESPACE = UUID("6f1d3a52-6a0e-5c39-9a55-6d5c2a4c0b17")
+SCHEMA_BASE = "burnish:schema/"
+MAX_EVENT_BYTES = 1024 * 1024
+
+
+class Frozen(BaseModel):
+    """A value that never changes. Unknown fields are ignored, so that a newer sender stays readable."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class EventData(Frozen):
+    """What one event says. A subclass names its `type`, and where the fact has one, its natural key."""
+
+    type: ClassVar[str]
+
+    def natural_key(self) -> str | None:
+        """A text that is equal exactly when two events say the same fact; None where there is no such text."""
+        return None
+
+    def about(self) -> str | None:
+        """The thing the event is about (CloudEvents `subject`): the touchpoint, where there is one."""
+        value = getattr(self, "touchpoint_id", None)
+        return value if isinstance(value, str) else None
+
+
+DataT = TypeVar("DataT", bound=EventData)
+
+
+def event_id(data: EventData) -> UUID:
+    """UUIDv5 over type and natural key, so that saying a fact twice is saying it once; random without a key."""
+    key = data.natural_key()
+    return uuid4() if key is None else uuid5(EVENT_NAMESPACE, f"{data.type}|{key}")
+
+
+class Event(Frozen, Generic[DataT]):
+    """One event as it stands on the bus. `type` equals the NATS subject."""
+
+    specversion: str = Field(default="1.0", pattern=r"^1\.0$")
+    id: UUID
+    source: str
+    type: str
+    subject: str | None = None
+    time: datetime
+    datacontenttype: str = "application/json"
+    dataschema: str
+    correlationid: UUID
+    causationid: UUID | None = None
+    traceparent: str | None = None
+    data: DataT
+
+    @model_validator(mode="after")
+    def _type_is_that_of_the_data(self) -> Event[DataT]:
+        if self.type != self.data.type:
+            raise ValueError(f"type is {self.type!r}, but this contract is {self.data.type!r}")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        data: DataT,
+        *,
+        source: str,
+        cause: Event[EventData] | None = None,
+        traceparent: str | None = None,
+        time: datetime | None = None,
+    ) -> Event[DataT]:
+        """Wrap `data`. The correlation id is that of the cause, or the event's own id at the start of a chain."""
+        identity = event_id(data)
+        return cls(
+            id=identity,
+            source=source,
+            type=data.type,
+            subject=data.about(),
+            time=time or datetime.now(UTC),
+            dataschema=f"{SCHEMA_BASE}{data.type}.json",
+            correlationid=cause.correlationid if cause else identity,
+            causationid=cause.id if cause else None,
+            traceparent=traceparent or (cause.traceparent if cause else None),
+            data=data,
+        )
+
+    def encode(self) -> bytes:
+        """The bytes that go on the bus. Raises ValueError over `MAX_EVENT_BYTES`."""
+        body = self.model_dump_json(exclude_none=True).encode()
+        if len(body) > MAX_EVENT_BYTES:
+            raise ValueError(f"event {self.type} is {len(body)} bytes, the limit is {MAX_EVENT_BYTES}")
+        return body

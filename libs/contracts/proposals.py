@@ -1,0 +1,201 @@
+"""Proposals: a concrete change to a touchpoint's prompt, made for a pattern, decided by people."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import ClassVar, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, Field
+
+from libs.contracts.envelope import EventData, Frozen
+from libs.contracts.vocabulary import (
+    LongText,
+    Name,
+    PromptText,
+    ProposalState,
+    Sha256,
+    ShortText,
+    TouchpointId,
+    VersionRef,
+)
+
+
+class PromptPart(Frozen):
+    """One part of a prompt: where it lives within the touchpoint's storage, and its text."""
+
+    path: Name
+    text: PromptText
+
+
+class Hunk(Frozen):
+    """One replaced passage. `before` occurs exactly once in the part it changes."""
+
+    path: Name
+    before: PromptText
+    after: PromptText
+    signal_ids: tuple[UUID, ...] = ()
+
+
+class ExpectedImpact(Frozen):
+    """What the author of a proposal predicts for one metric."""
+
+    metric: Name
+    direction: Literal["increase", "decrease"]
+    magnitude: Literal["small", "medium", "large"]
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class Decision(Frozen):
+    """One thing that a person did with a proposal; the list of them is append-only."""
+
+    action: Literal["created", "approved", "rejected", "bad_signals", "waived"]
+    by: Name
+    reason: ShortText = ""
+    at: AwareDatetime
+
+
+class AbOutcome(Frozen):
+    """The A/B run that stands behind a proposal, in short."""
+
+    run_id: UUID
+    verdict: Literal["better", "worse", "not_worse", "undecided", "failed"]
+    suite_sha256: Sha256 | None = None
+    a_sha256: Sha256
+    b_sha256: Sha256
+    gained: int = 0
+    lost: int = 0
+    executed_at: AwareDatetime
+
+
+class ProposalSummary(Frozen):
+    """A proposal as it is listed."""
+
+    proposal_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    pattern_id: UUID | None = None
+    pattern_title: ShortText = ""
+    state: ProposalState
+    author: Name
+    hunk_count: int
+    base_version_ref: VersionRef | None = None
+    base_sha256: Sha256
+    content_sha256: Sha256
+    ab: AbOutcome | None = None
+    flags: tuple[Name, ...] = Field(default=(), description="why a second approver is needed")
+    created_at: AwareDatetime
+
+
+class ProposalDetail(ProposalSummary):
+    """A proposal with all that a reviewer reads before deciding."""
+
+    hunks: tuple[Hunk, ...]
+    parts: tuple[PromptPart, ...]
+    diff: str = Field(description="unified diff from the base text to the proposed text")
+    rationale: LongText
+    expected_impact: tuple[ExpectedImpact, ...] = ()
+    risks: tuple[ShortText, ...] = ()
+    review_guidance: LongText = ""
+    evidence_refs: tuple[UUID, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    failure: ShortText | None = None
+    model: Name
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal = Decimal(0)
+
+
+class ProposalRequestedV1(EventData):
+    """A person asks for a proposal for a surfaced pattern."""
+
+    type: ClassVar[str] = "refinement.proposal.requested.v1"
+
+    request_id: UUID
+    touchpoint_id: TouchpointId
+    pattern_id: UUID
+    requested_by: Name
+
+    def natural_key(self) -> str:
+        """The request."""
+        return str(self.request_id)
+
+
+class ProposalGeneratedV1(EventData):
+    """A proposal is ready for review. It carries counts, never text."""
+
+    type: ClassVar[str] = "refinement.proposal.generated.v1"
+
+    proposal_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    pattern_id: UUID | None = None
+    hunk_count: int = Field(ge=1)
+    base_sha256: Sha256
+    content_sha256: Sha256
+    model: Name
+    model_tokens: int = Field(ge=0)
+
+    def natural_key(self) -> str:
+        """The proposal."""
+        return str(self.proposal_id)
+
+
+class ProposalApprovedV1(EventData):
+    """A person approved exactly this text against exactly that base."""
+
+    type: ClassVar[str] = "refinement.proposal.approved.v1"
+
+    proposal_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    pattern_id: UUID | None = None
+    parts: tuple[PromptPart, ...]
+    content_sha256: Sha256
+    base_version_ref: VersionRef | None = None
+    base_sha256: Sha256
+    ab_run_id: UUID | None = None
+    approved_by: tuple[Name, ...] = Field(min_length=1)
+    waiver: ShortText | None = None
+    title: ShortText = ""
+    rationale: LongText = ""
+    hunks: tuple[Hunk, ...] = ()
+
+    def natural_key(self) -> str:
+        """The proposal."""
+        return str(self.proposal_id)
+
+
+class ProposalRejectedV1(EventData):
+    """A person turned a proposal down; with `bad_signals`, its evidence leaves the pool."""
+
+    type: ClassVar[str] = "refinement.proposal.rejected.v1"
+
+    proposal_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    pattern_id: UUID | None = None
+    bad_signals: bool = False
+    signal_ids: tuple[UUID, ...] = Field(default=(), max_length=5_000)
+    reason: ShortText
+    rejected_by: Name
+
+    def natural_key(self) -> str:
+        """The proposal."""
+        return str(self.proposal_id)
+
+
+class ProposalFailedV1(EventData):
+    """No proposal could be made, and why."""
+
+    type: ClassVar[str] = "refinement.proposal.failed.v1"
+
+    proposal_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    pattern_id: UUID | None = None
+    reason: ShortText
+
+    def natural_key(self) -> str:
+        """The proposal."""
+        return str(self.proposal_id)

@@ -1,0 +1,115 @@
+"""Touchpoints: what `touchpoints.yaml` says, and the event that carries it to every service."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from libs.contracts.envelope import EventData, Frozen
+from libs.contracts.vocabulary import Adapter, Name, PromptText, Scope, ShortText, TouchpointId
+
+RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class Strict(Frozen):
+    """Configuration that a person writes: a key that is not known is a mistake, not an extension."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Storage(Strict):
+    """Where the prompt lives. `skill_file` needs repository, branch and paths; `feed_prompts` an initial text."""
+
+    adapter: Adapter
+    repository: Annotated[str, StringConstraints(max_length=1000)] | None = None
+    branch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200)] = "main"
+    paths: tuple[RelativePath, ...] = ()
+    initial_text: PromptText | None = None
+    post_apply: tuple[ShortText, ...] = ()
+
+    @model_validator(mode="after")
+    def _adapter_has_what_it_needs(self) -> Storage:
+        if self.adapter in ("skill_file", "inline") and not (self.repository and self.paths):
+            raise ValueError(f"storage of adapter {self.adapter!r} needs `repository` and `path` (or `paths`)")
+        if self.adapter == "feed_prompts" and self.paths:
+            raise ValueError("storage of adapter 'feed_prompts' has no `paths`: its text is in the registry's table")
+        return self
+
+
+class SignalSource(Strict):
+    """One scanner of a touchpoint with its options, e.g. `{scanner: low_confidence, threshold: 0.5}`."""
+
+    scanner: Literal["si_flag", "governance_finding", "eval_regression", "low_confidence", "human_edit", "sql"]
+    options: dict[str, Any] = Field(default_factory=dict)
+    every_s: float = Field(default=60.0, ge=1.0, le=86_400.0)
+
+
+class SuiteSettings(Strict):
+    """How the touchpoint's gold standard is judged. `primary_metric` and `margin` are declared before any run."""
+
+    task: Literal["classify"] = "classify"
+    primary_metric: Name = "accuracy"
+    metrics: tuple[Name, ...] = ("accuracy", "macro_f1")
+    margin: float = Field(default=0.01, ge=0.0, lt=1.0)
+
+
+class Thresholds(Strict):
+    """The gates of the pattern detector; the defaults are those of the specification."""
+
+    min_evidence: int = Field(default=3, ge=2)
+    single_actor_evidence: int = Field(default=5, ge=2)
+    min_actors: int = Field(default=2, ge=2)
+    auto_human_actors: int = Field(default=3, ge=1)
+    auto_machine_cases: int = Field(default=5, ge=1)
+    max_open_patterns: int = Field(default=200, ge=1, le=2_000)
+
+
+class ModelSettings(Strict):
+    """Which model answers for the touchpoint in evaluations and writes its proposals."""
+
+    provider: Name = "offline"
+    name: Name = "offline"
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Approvals(Strict):
+    """How many named people must approve, and whether an author may approve their own proposal."""
+
+    required: int = Field(default=1, ge=1, le=10)
+    four_eyes: bool = True
+
+
+class Touchpoint(Strict):
+    """One AI feature whose behaviour a prompt sets."""
+
+    id: TouchpointId
+    scope: Scope
+    description: ShortText = ""
+    storage: Storage
+    suite: SuiteSettings | None = None
+    signals: tuple[SignalSource, ...] = ()
+    thresholds: Thresholds = Thresholds()
+    model: ModelSettings = ModelSettings()
+    approvals: Approvals = Approvals()
+    owners: tuple[Name, ...] = ()
+    prompt_globs: tuple[ShortText, ...] = ()
+    active: bool = True
+
+
+class TouchpointRegisteredV1(EventData):
+    """A touchpoint was registered or its configuration changed; `revision` counts up from 1."""
+
+    type: ClassVar[str] = "refinement.touchpoint.registered.v1"
+
+    touchpoint: Touchpoint
+    revision: int = Field(ge=1)
+    registered_by: Name
+
+    def natural_key(self) -> str:
+        """One event a revision."""
+        return f"{self.touchpoint.id}|{self.revision}"
+
+    def about(self) -> str:
+        """The touchpoint."""
+        return self.touchpoint.id
