@@ -1,0 +1,255 @@
+"""Reads and writes git objects by plumbing: no work tree, no real index, no HEAD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from services.registry.adapters import git
+from services.registry.adapters.base import (
+    PromptPart,
+    StorageError,
+    decode_text,
+    refuse_too_large,
+)
+
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SYMLINK = "120000"
+_FILES = ("100644", "100755")
+
+# Every option that a repository's configuration or attributes could set otherwise, so that the
+# patch is always text, always complete, and made by git alone.
+_DIFF = (
+    "--patch",
+    "--binary",
+    "--text",
+    "--full-index",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--no-relative",
+    "--no-color",
+    "--diff-algorithm=myers",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "-O/dev/null",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a tree: its mode, blob id and size in bytes."""
+
+    mode: str
+    oid: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The prompt's files at one commit, in the order they were asked for."""
+
+    commit: str
+    entries: Mapping[str, Entry]
+    parts: tuple[PromptPart, ...]
+
+
+async def open_repository(path: Path) -> Path:
+    """The resolved root of the git repository at `path`, bare or not."""
+    root = _existing_folder(path)
+    found = await git.run(root, "rev-parse", "--git-dir", check=False)
+    if found.returncode:
+        raise StorageError(
+            "not_a_repository",
+            f"{root} is not the root of a git repository.",
+            "Name the folder that holds .git.",
+        )
+    return root
+
+
+async def branch_tip(repo: Path, branch: str) -> str:
+    """The commit a local branch points to; raises `branch_missing`."""
+    tip = await find_commit(repo, f"refs/heads/{branch}")
+    if tip is None:
+        raise StorageError(
+            "branch_missing",
+            f"{repo} has no branch {branch!r} with a commit on it.",
+            await _branches_hint(repo),
+        )
+    return tip
+
+
+async def find_commit(repo: Path, ref: str) -> str | None:
+    """The commit a full ref name points to, or None."""
+    found = await git.run(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+    return found.line if found.returncode == 0 else None
+
+
+async def read_snapshot(repo: Path, commit: str, paths: Sequence[str]) -> Snapshot:
+    """The exact text of `paths` at `commit`; sizes are checked before a byte is read."""
+    entries = await _entries(repo, commit, paths)
+    refuse_too_large(sum(entry.size for entry in entries.values()), ", ".join(paths))
+    blobs = await _read_blobs(repo, [entries[path].oid for path in paths])
+    parts = tuple(decode_text(path, raw) for path, raw in zip(paths, blobs, strict=True))
+    return Snapshot(commit, entries, parts)
+
+
+async def write_tree(repo: Path, base: Snapshot, texts: Mapping[str, bytes], env: Mapping[str, str]) -> str:
+    """The id of `base`'s tree with the given files replaced, modes kept; `env` is from `git.scratch`."""
+    await git.run(repo, "read-tree", base.commit, env=env)
+    lines = []
+    for path, raw in texts.items():
+        blob = await git.run(repo, "hash-object", "-w", "--no-filters", "--stdin", stdin=raw, env=env)
+        lines.append(f"{base.entries[path].mode} {blob.line}\t{path}\0")
+    await git.run(repo, "update-index", "-z", "--index-info", stdin="".join(lines).encode(), env=env)
+    return (await git.run(repo, "write-tree", env=env)).line
+
+
+async def diff(repo: Path, base: str, tree: str, paths: Sequence[str], env: Mapping[str, str]) -> str:
+    """The patch from commit `base` to `tree`, proven: applied to `base` it gives exactly `tree`.
+
+    Raises `git_failed` when it does not.
+    """
+    made = await git.run(repo, "diff-tree", *_DIFF, base, tree, "--", *paths, env=env)
+    patch = _without_headings(made.stdout)
+    await git.run(repo, "read-tree", base, env=env)
+    applied = await git.run(repo, "apply", "--cached", "-", stdin=patch, env=env, check=False)
+    result = await git.run(repo, "write-tree", env=env)
+    if applied.returncode or result.line != tree:
+        raise StorageError("git_failed", f"The patch for {', '.join(paths)} does not apply to {base}.")
+    return patch.decode("utf-8")
+
+
+async def is_ancestor(repo: Path, older: str, newer: str) -> bool:
+    """Whether commit `older` is in the history of `newer` (or is the same)."""
+    return (await git.run(repo, "merge-base", "--is-ancestor", older, newer, check=False)).returncode == 0
+
+
+async def parents(repo: Path, commit: str) -> list[str]:
+    """The commit's parents, first parent first."""
+    line = (await git.run(repo, "rev-list", "--parents", "--max-count=1", commit)).line
+    return line.split()[1:]
+
+
+async def changed_paths(repo: Path, base: str, commit: str) -> set[str]:
+    """Every path that differs between two commits."""
+    listed = await git.run(repo, "diff-tree", "-r", "-z", "--name-only", "--no-renames", base, commit)
+    return {name for name in listed.stdout.decode("utf-8", "replace").split("\0") if name}
+
+
+async def objects_folder(repo: Path) -> Path:
+    """Where the repository keeps its objects."""
+    found = await git.run(repo, "rev-parse", "--git-path", "objects")
+    return repo / found.line
+
+
+async def checked_branch(repo: Path, name: str) -> str:
+    """`name` when git would take it as a branch name; raises `bad_branch_name`."""
+    printable = name.isprintable() and not name.startswith("-") and not name.startswith("refs/")
+    if (
+        printable
+        and (await git.run(repo, "check-ref-format", f"refs/heads/{name}", check=False)).returncode == 0
+    ):
+        return name
+    raise StorageError(
+        "bad_branch_name", f"{name!r} cannot be a branch name.", "Use letters, digits, '-', '_', '.' and '/'."
+    )
+
+
+def checked_path(path: str) -> str:
+    """`path` when it is a plain relative path inside a repository.
+
+    Raises `path_outside_repository` where it would leave it, and `bad_path` where it is malformed.
+    """
+    pieces = path.split("/")
+    if PurePosixPath(path).is_absolute() or ".." in pieces:
+        raise StorageError(
+            "path_outside_repository",
+            f"{path!r} leads out of the repository.",
+            "Give a path relative to its root.",
+        )
+    odd = not path.isprintable() or path.startswith("-") or "\\" in path
+    if odd or any(piece in ("", ".") or piece.lower() == ".git" for piece in pieces):
+        raise StorageError(
+            "bad_path", f"{path!r} is not a plain file path.", "Write it like prompts/intent.md."
+        )
+    return path
+
+
+def checked_object_id(version_ref: str) -> str:
+    """The commit id in a version reference `git:<full id>`; raises `unknown_version`."""
+    scheme, _, commit = version_ref.partition(":")
+    if scheme != "git" or not _OBJECT_ID.fullmatch(commit):
+        raise StorageError(
+            "unknown_version", f"{version_ref!r} is not a version.", "Write git:<full commit id>."
+        )
+    return commit
+
+
+async def _entries(repo: Path, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
+    # The folders above are listed as well: one of them may be a symbolic link.
+    wanted = {str(step) for path in paths for step in (PurePosixPath(path), *PurePosixPath(path).parents)}
+    listed = await git.run(repo, "ls-tree", "-z", "-l", commit, "--", *sorted(wanted - {"."}))
+    found = dict(
+        map(_parse_entry, filter(None, listed.stdout.decode("utf-8", "surrogateescape").split("\0")))
+    )
+    for path in paths:
+        _refuse_unless_file(path, found, commit)
+    return {path: found[path] for path in paths}
+
+
+def _parse_entry(record: str) -> tuple[str, Entry]:
+    meta, _, path = record.partition("\t")
+    mode, _, oid, size = meta.split()
+    return path, Entry(mode, oid, int(size) if size.isdigit() else 0)
+
+
+def _refuse_unless_file(path: str, found: Mapping[str, Entry], commit: str) -> None:
+    for step in (path, *map(str, PurePosixPath(path).parents)):
+        if step in found and found[step].mode == _SYMLINK:
+            raise StorageError("symbolic_link", f"{step} is a symbolic link.", "Name the file it points to.")
+    if path not in found or found[path].mode not in _FILES:
+        raise StorageError(
+            "path_missing", f"There is no file {path} at commit {commit[:12]}.", "Commit it first."
+        )
+
+
+async def _read_blobs(repo: Path, oids: Sequence[str]) -> list[bytes]:
+    answer = await git.run(repo, "cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())
+    blobs, rest = [], answer.stdout
+    for oid in oids:
+        header, _, rest = rest.partition(b"\n")
+        if not header.startswith(f"{oid} blob ".encode()):
+            raise StorageError("git_failed", f"{repo} lacks the object {oid}.", "Is the clone complete?")
+        size = int(header.split()[2])
+        blobs.append(rest[:size])
+        rest = rest[size + 1 :]
+    return blobs
+
+
+def _without_headings(patch: bytes) -> bytes:
+    # After the second @@ git repeats a line of the text, cut at a byte count that can split a
+    # character. Every line of content has a prefix of its own, so "@@" can only start a header.
+    lines = (
+        line[: line.index(b" @@", 3) + 3] if line.startswith(b"@@ ") else line for line in patch.split(b"\n")
+    )
+    return b"\n".join(lines)
+
+
+def _existing_folder(path: Path) -> Path:
+    root = path.resolve()
+    if not root.is_dir():
+        raise StorageError(
+            "repository_missing", f"There is no folder {root}.", "Clone the repository there first."
+        )
+    return root
+
+
+async def _branches_hint(repo: Path) -> str:
+    listed = await git.run(repo, "for-each-ref", "--count=5", "--format=%(refname:short)", "refs/heads")
+    names = listed.line.split("\n")
+    return f"It has: {', '.join(names)}." if any(names) else "It has no commit yet."

@@ -1,0 +1,99 @@
+"""Finds uncommitted edits by comparing bytes, since asking git would run the repository's filters."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from services.registry.adapters import git
+from services.registry.adapters.base import MAX_TEXT_BYTES
+from services.registry.adapters.objects import Snapshot
+
+_CONVERTED = ("text", "eol", "crlf")
+
+
+async def uncommitted_edits(repo: Path, branch: str, tip: Snapshot) -> list[str]:
+    """The prompt's files that have edits, staged or not, in any work tree where `branch` is checked out.
+
+    A file under a content filter (such as git-lfs) counts as edited unless it holds the exact
+    committed bytes: what the filter would make of it is unknown without running it.
+    """
+    edited: set[str] = set()
+    for tree in await _work_trees(repo, branch):
+        edited.update(await _edited_in(tree, tip))
+    return sorted(edited)
+
+
+async def _work_trees(repo: Path, branch: str) -> list[Path]:
+    listed = await git.run(repo, "worktree", "list", "--porcelain")
+    trees = []
+    for record in listed.stdout.decode("utf-8", "surrogateescape").split("\n\n"):
+        fields = dict(_field(line) for line in record.split("\n") if line)
+        if fields.get("branch") == f"refs/heads/{branch}" and Path(fields["worktree"]).is_dir():
+            trees.append(Path(fields["worktree"]).resolve())
+    return trees
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(" ")
+    return name, value
+
+
+async def _edited_in(tree: Path, tip: Snapshot) -> list[str]:
+    paths = list(tip.entries)
+    index = await _index(tree, paths)
+    staged = {path for path in paths if index.get(path, ("", ""))[1] != tip.entries[path].oid}
+    converted = await _converted(tree, paths)
+    for part in tip.parts:
+        hidden = index.get(part.path, ("", ""))[0] == "S" and not os.path.lexists(tree / part.path)
+        if not hidden and not _same_text(tree, part.path, part.text.encode(), part.path in converted):
+            staged.add(part.path)
+    return sorted(staged)
+
+
+async def _index(tree: Path, paths: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+    """Path to (tag, blob id); a path in conflict has no single blob and is left out."""
+    listed = await git.run(tree, "ls-files", "-z", "-t", "--stage", "--", *paths)
+    found: dict[str, tuple[str, str]] = {}
+    for record in filter(None, listed.stdout.decode("utf-8", "surrogateescape").split("\0")):
+        meta, _, path = record.partition("\t")
+        tag, _, oid, stage = meta.split()
+        if stage == "0":
+            found[path] = (tag, oid)
+    return found
+
+
+async def _converted(tree: Path, paths: Sequence[str]) -> set[str]:
+    """The paths whose line endings git converts between the repository and the work tree."""
+    setting = await git.run(tree, "config", "--get", "core.autocrlf", check=False)
+    if setting.line.lower() in ("true", "yes", "on", "1", "input"):
+        return set(paths)
+    answer = await git.run(tree, "check-attr", "-z", *_CONVERTED, "--", *paths)
+    fields = answer.stdout.decode("utf-8", "surrogateescape").split("\0")
+    rows = zip(fields[0::3], fields[2::3], strict=False)
+    return {path for path, value in rows if value not in ("unspecified", "unset")}
+
+
+def _same_text(tree: Path, path: str, committed: bytes, converted: bool) -> bool:
+    found = _read_plain_file(tree, path)
+    if found is None or found == committed:
+        return found is not None
+    return converted and found.replace(b"\r\n", b"\n") == committed.replace(b"\r\n", b"\n")
+
+
+def _read_plain_file(tree: Path, path: str) -> bytes | None:
+    """The file's bytes; None when it is missing, no plain file, or reached through a link."""
+    file = tree / path
+    if os.path.realpath(file.parent) != str(file.parent):
+        return None
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as handle:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        # Twice the limit leaves room for line endings; anything longer differs anyway.
+        return handle.read(2 * MAX_TEXT_BYTES + 1)
