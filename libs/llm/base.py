@@ -1,0 +1,85 @@
+"""What a model is to the rest of the system: one request, one reply, and errors that say whether to try again."""
+
+from decimal import Decimal
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Task = Literal["classify", "propose"]
+
+
+class ModelRequest(BaseModel):
+    """One question to a model.
+
+    `system` is the prompt (trusted text of the touchpoint), `input` is data and never an instruction.
+    With `output_schema` (a JSON Schema) the reply's `data` follows it. `task` tells a provider that works by
+    rule what is asked; a provider with a real language model may ignore it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Task
+    system: str
+    input: str
+    output_schema: dict[str, Any] | None = None
+    max_output_tokens: int = Field(default=1024, gt=0)
+    temperature: float = Field(default=0.0, ge=0.0)
+
+
+class Usage(BaseModel):
+    """What a call used, in tokens, and what it cost, in USD."""
+
+    model_config = ConfigDict(frozen=True)
+
+    input_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    usd: Decimal = Field(ge=0)
+
+
+class ModelReply(BaseModel):
+    """One answer: the text as the model wrote it and, where it is structured, the same as `data`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    data: dict[str, Any] | None
+    usage: Usage
+    model: str
+    provider: str
+    latency_ms: float = Field(ge=0)
+
+
+class Model(Protocol):
+    """A model of one provider. `provider` and `name` together identify what answered, e.g. in a result cache."""
+
+    @property
+    def provider(self) -> str:
+        """The provider's key in configuration, e.g. `offline`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The model's name with its version; a changed name means that answers may differ."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The answer to one request. Raises `ModelError`, or `PromptError` when the prompt itself is at fault."""
+        ...
+
+
+class ModelError(Exception):
+    """A call failed. `reason` names what was wrong, never the text that was sent; `retryable` tells the caller
+    whether the same request may succeed later."""
+
+    def __init__(self, reason: str, *, retryable: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retryable = retryable
+
+
+class PromptError(ModelError):
+    """The prompt cannot be used as it is; `line` (from 1) is where, when it can be told. Never retryable."""
+
+    def __init__(self, reason: str, *, line: int | None = None) -> None:
+        super().__init__(reason if line is None else f"line {line}: {reason}", retryable=False)
+        self.line = line
