@@ -1,0 +1,187 @@
+"""The database of one service: a pool, transactions at the edge, inbox and outbox in the same transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Generic, Literal
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+from typing_extensions import TypeVar
+
+from libs.contracts.envelope import Event, EventData
+from libs.service_kit import inbox as inbox_table
+from libs.service_kit import outbox as outbox_table
+from libs.service_kit.delivery import current_delivery
+from libs.service_kit.retry import Retry
+from libs.service_kit.tracing import traceparent
+
+DataT = TypeVar("DataT", bound=EventData, default=EventData)
+T = TypeVar("T")
+Connection = PoolConnectionProxy[asyncpg.Record]
+Isolation = Literal["read_committed", "repeatable_read", "serializable"]
+
+
+class Transaction(Generic[DataT]):
+    """One open transaction. What is said in it goes out if, and only if, it commits."""
+
+    def __init__(self, service: str, conn: Connection, fresh: list[Event[DataT]]) -> None:
+        self.conn = conn
+        self.fresh = fresh
+        self._service = service
+        self._said: list[tuple[str, bytes]] = []
+
+    def say(self, *facts: EventData, cause: Event[Any] | None = None) -> None:
+        """Say these facts when the transaction commits. The cause is the event in hand unless one is given."""
+        because = cause or current_delivery().only_event
+        for fact in facts:
+            event = Event.of(fact, source=f"burnish/{self._service}", cause=because, traceparent=traceparent())
+            self._said.append((fact.type, event.encode()))
+
+    def say_raw(self, subject: str, body: bytes) -> None:
+        """Say bytes that are no event of the contracts: a dead letter."""
+        self._said.append((subject, body))
+
+    async def flush(self) -> int:
+        """Write what was said into the outbox, in one statement. Called at commit."""
+        said, self._said = self._said, []
+        await outbox_table.append(self.conn, said)
+        return len(said)
+
+
+class Database:
+    """A pool on the service's own role and schema. `open()` before use, `close()` at the end."""
+
+    def __init__(self, service: str, dsn: str, *, pool_size: int = 8, inbox: bool = True) -> None:
+        self.service = service
+        self._dsn = dsn
+        self._pool_size = pool_size
+        self._inbox = inbox
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._random = Random()
+        self.on_said: Callable[[], None] = lambda: None
+
+    async def open(self) -> None:
+        """Connect. Raises the driver's error when the database is not there."""
+        self._pool = await asyncpg.create_pool(
+            self._dsn,
+            min_size=1,
+            max_size=self._pool_size,
+            init=_prepare,
+            command_timeout=60,
+            server_settings={"application_name": f"burnish/{self.service}"},
+        )
+
+    async def close(self) -> None:
+        """Close every connection; those still busy after five seconds are cut."""
+        if self._pool is None:
+            return
+        pool, self._pool = self._pool, None
+        try:
+            await asyncio.wait_for(pool.close(), 5)
+        except TimeoutError:
+            pool.terminate()
+
+    @property
+    def pool(self) -> asyncpg.Pool[asyncpg.Record]:
+        """The open pool. Raises RuntimeError before `open()`."""
+        if self._pool is None:
+            raise RuntimeError("the database is not open")
+        return self._pool
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for reading; each statement is its own transaction."""
+        async with self.pool.acquire() as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        *,
+        inbox: Event[DataT] | Sequence[Event[DataT]] = (),
+        isolation: Isolation = "read_committed",
+        lock: str | None = None,
+    ) -> AsyncIterator[Transaction[DataT]]:
+        """Open a transaction; commit at the end of the block, roll back on any exception.
+
+        `inbox` names the events whose effect this is: those seen before are left out of `tx.fresh`, the others
+        are recorded in the same transaction. `lock` is a session lock taken before BEGIN, so that a
+        serialisable transaction starts with a snapshot that already holds its predecessor's effects.
+        """
+        events = [inbox] if isinstance(inbox, Event) else list(inbox)
+        async with self.connection() as conn, _session_lock(conn, lock):
+            async with conn.transaction(isolation=isolation):
+                fresh = await self._fresh(conn, events)
+                tx = Transaction(self.service, conn, fresh)
+                yield tx
+                said = await tx.flush()
+        if said:
+            self.on_said()
+
+    async def serializable(
+        self,
+        work: Callable[[Transaction[EventData]], Awaitable[T]],
+        *,
+        inbox: Event[Any] | Sequence[Event[Any]] = (),
+        lock: str | None = None,
+        retry: Retry = Retry(),
+    ) -> T:
+        """Run `work` in a SERIALIZABLE transaction; try again, boundedly, when Postgres says it did not serialise.
+
+        `work` may run several times: it must have no effect outside its transaction.
+        """
+        delays = retry.delays(self._random)
+        while True:
+            try:
+                async with self.transaction(inbox=inbox, isolation="serializable", lock=lock) as tx:
+                    result = await work(tx)
+                return result
+            except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
+                delay = next(delays, None)
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
+
+    async def connect_alone(self) -> asyncpg.Connection[asyncpg.Record]:
+        """A connection outside the pool, for LISTEN."""
+        return await asyncpg.connect(
+            self._dsn, server_settings={"application_name": f"burnish/{self.service}/listen"}
+        )
+
+    async def ping(self) -> None:
+        """One round trip. Raises when the database does not answer."""
+        async with self.connection() as conn:
+            await conn.fetchval("SELECT 1", timeout=5)
+
+    async def _fresh(self, conn: Connection, events: list[Event[DataT]]) -> list[Event[DataT]]:
+        if not events or not self._inbox:
+            return events
+        return await inbox_table.record(conn, current_delivery().consumer, events)
+
+
+@asynccontextmanager
+async def _session_lock(conn: Connection, name: str | None) -> AsyncIterator[None]:
+    if name is None:
+        yield
+        return
+    await conn.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
+    try:
+        yield
+    finally:
+        if not conn.is_closed():
+            await conn.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
+
+
+async def _prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    for kind in ("json", "jsonb"):
+        await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
+
+
+def _encode_json(value: object) -> str:
+    # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
+    return json.dumps(value, default=str, allow_nan=False).replace("\\u0000", "")

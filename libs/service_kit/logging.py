@@ -1,0 +1,61 @@
+"""Structured logs: one JSON document a line on stderr. Never text of prompts, signals, tokens or DSNs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(service: str, level: str = "INFO") -> None:
+    """Send structlog and the standard library's loggers to stderr as JSON lines with the service's name."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[
+            *shared,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.bind_contextvars(service=service)
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+
+
+def get(name: str) -> structlog.typing.FilteringBoundLogger:
+    """A logger; call it with an event name and plain fields."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(part=name)
+    return logger
+
+
+def describe(error: BaseException) -> str:
+    """An error for a log line or a dead letter: its class and the first line, cut, without any input values.
+
+    Validation errors are told by location and kind only, since their text repeats what was sent.
+    """
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        told = [f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['type']}" for e in error.errors(include_input=False)[:5]]
+        return f"{error.title}: " + "; ".join(told)
+    text = str(error).splitlines()[0] if str(error) else ""
+    return f"{type(error).__name__}: {text}"[:500]

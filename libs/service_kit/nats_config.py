@@ -1,0 +1,165 @@
+"""The NATS server configuration, generated from the topology: one account per service, nothing shared by default.
+
+Only the account `BUS` has JetStream. It exports to each service, for that service alone: the subjects it says,
+its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask.
+The rules behind every line are in `docs/adr/0004-one-nats-account-per-service.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from libs.contracts.topology import (
+    SERVICES,
+    Durable,
+    ServiceEntry,
+    dead_letter_list_subject,
+    dead_letter_replay_subject,
+    dead_letter_subject,
+)
+
+BUS_ACCOUNT = "BUS"
+ADMIN_USER = "bus_admin"
+MAX_PAYLOAD = 4 * 1024 * 1024
+RESPONSE_THRESHOLD = "30s"
+
+
+def account_of(service: str) -> str:
+    """The name of a service's account."""
+    return service.upper()
+
+
+def password_variable(user: str) -> str:
+    """The environment variable from which the server reads a user's password (`p-` and hex)."""
+    return f"BURNISH_NATS_PASSWORD_{user.upper()}"
+
+
+def server_config(services: Sequence[ServiceEntry] = SERVICES) -> str:
+    """The accounts and limits part of `nats-server.conf`. Ports and the store's folder are added where it runs."""
+    accounts = [_bus_account(services), *(_service_account(entry, services) for entry in services)]
+    lines = [
+        "# Generated from libs/contracts/topology.py by `burnish topology --write`. Do not edit.",
+        f"max_payload: {MAX_PAYLOAD}",
+        "feature_flags { js_ack_fc_v2: false }",
+        "accounts {",
+        *(f"  {line}" for account in accounts for line in account),
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _bus_account(services: Sequence[ServiceEntry]) -> list[str]:
+    exports = [line for entry in services for line in _bus_exports(entry)]
+    return [
+        f"{BUS_ACCOUNT} {{",
+        "  jetstream: enabled",
+        f"  users: [ {{ user: {ADMIN_USER}, password: ${password_variable(ADMIN_USER)} }} ]",
+        "  exports: [",
+        *(f"    {line}" for line in exports),
+        "  ]",
+        "}",
+    ]
+
+
+def _bus_exports(entry: ServiceEntry) -> list[str]:
+    to = f"accounts: [{account_of(entry.name)}]"
+    lines = [f"{{ service: {_quoted(subject)}, {to} }}" for subject in _says(entry)]
+    for durable in entry.hears:
+        lines += [
+            f"{{ service: {_quoted(_info(durable))}, {to} }}",
+            f"{{ service: {_quoted(_next(durable))}, {to}, response_type: stream, "
+            f"response_threshold: {_quoted(RESPONSE_THRESHOLD)} }}",
+            f"{{ service: {_quoted(_ack(durable))}, {to} }}",
+        ]
+    return lines
+
+
+def _service_account(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    user = f"{{ user: {entry.name}, password: ${password_variable(entry.name)} }}"
+    return [
+        f"{account_of(entry.name)} {{",
+        f"  users: [ {user} ]",
+        "  exports: [",
+        *(f"    {line}" for line in _query_exports(entry, services)),
+        "  ]",
+        "  imports: [",
+        *(f"    {line}" for line in [*_bus_imports(entry), *_query_imports(entry, services)]),
+        "  ]",
+        "}",
+    ]
+
+
+def _bus_imports(entry: ServiceEntry) -> list[str]:
+    lines = [_import(BUS_ACCOUNT, subject) for subject in _says(entry)]
+    for durable in entry.hears:
+        # INFO and MSG.NEXT are renamed to the client's JetStream prefix: without it the account's own (absent)
+        # JetStream answers first. ACK keeps its subject, since the message carries it.
+        lines += [
+            _import(BUS_ACCOUNT, _info(durable), to=_info(durable).replace("$JS.API", "bus")),
+            _import(BUS_ACCOUNT, _next(durable), to=_next(durable).replace("$JS.API", "bus")),
+            _import(BUS_ACCOUNT, _ack(durable)),
+        ]
+    return lines
+
+
+def _query_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    lines = []
+    for subject in _answers(entry):
+        askers = [account_of(other.name) for other in services if subject in _asks(other, services)]
+        if askers:
+            lines.append(f"{{ service: {_quoted(subject)}, accounts: [{', '.join(askers)}] }}")
+    return lines
+
+
+def _query_imports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    owners = {subject: other for other in services for subject in _answers(other)}
+    wanted = _asks(entry, services)
+    return [
+        _import(account_of(owners[subject].name), subject) for subject in wanted if owners[subject] is not entry
+    ]
+
+
+def _says(entry: ServiceEntry) -> list[str]:
+    return [*(event.type for event in entry.says), dead_letter_subject(entry.name)]
+
+
+def _answers(entry: ServiceEntry) -> list[str]:
+    operations = [dead_letter_list_subject(entry.name), dead_letter_replay_subject(entry.name)]
+    return [*(query.subject for query in entry.answers), *operations]
+
+
+def _asks(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    operations = (
+        [
+            subject
+            for other in services
+            if other.name != entry.name
+            for subject in (dead_letter_list_subject(other.name), dead_letter_replay_subject(other.name))
+        ]
+        if entry.manages_dead_letters
+        else []
+    )
+    return [*(query.subject for query in entry.asks), *operations]
+
+
+def _info(durable: Durable) -> str:
+    return f"$JS.API.CONSUMER.INFO.{durable.stream}.{durable.name}"
+
+
+def _next(durable: Durable) -> str:
+    return f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}"
+
+
+def _ack(durable: Durable) -> str:
+    return f"$JS.ACK.{durable.stream}.{durable.name}.>"
+
+
+def _import(account: str, subject: str, *, to: str | None = None) -> str:
+    renamed = f", to: {_quoted(to)}" if to else ""
+    return f"{{ service: {{ account: {account}, subject: {_quoted(subject)} }}{renamed} }}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)

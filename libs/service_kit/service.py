@@ -1,0 +1,304 @@
+"""One service: what it hears, answers and does now and then, wired to its servers and run until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import uvicorn
+from fastapi import FastAPI
+
+from libs.contracts import topology
+from libs.contracts.envelope import EventData
+from libs.contracts.queries import (
+    AnyQuery,
+    DeadLetters,
+    ListDeadLetters,
+    ReplayDeadLetter,
+    Replayed,
+)
+from libs.service_kit import dead_letters, logging, outbox
+from libs.service_kit.bus import Bus
+from libs.service_kit.consumers import Consumer, Handler
+from libs.service_kit.db import Database
+from libs.service_kit.errors import Refused
+from libs.service_kit.health import Check, Readiness, health_app, health_router
+from libs.service_kit.metrics import CONSUMER_LAG, DEAD_LETTERS_OPEN, OUTBOX_AGE, OUTBOX_DEPTH
+from libs.service_kit.publishing import Publisher
+from libs.service_kit.queries import Answerer, Asker, Responder
+from libs.service_kit.redelivery import Redelivery
+from libs.service_kit.settings import KitSettings
+
+log = logging.get(__name__)
+
+DataT = TypeVar("DataT", bound=EventData)
+Job = Callable[[], Awaitable[Any]]
+START_PATIENCE_S = 60.0
+GAUGES_EVERY_S = 5.0
+
+
+class Service:
+    """The composition root of a service hands its parts to this and calls `run()`."""
+
+    def __init__(self, name: str, settings: KitSettings) -> None:
+        self.entry = topology.service(name)
+        self.name = name
+        self.settings = settings
+        self.db = Database(
+            name, settings.database_url.get_secret_value(), pool_size=settings.pool_size, inbox=settings.inbox
+        )
+        self.bus = Bus(name, settings)
+        self.asker = Asker(lambda: self.bus.client)
+        self._consumers: dict[str, Consumer[Any]] = {}
+        self._responders: list[Responder] = []
+        self._jobs: list[tuple[str, Job, float]] = []
+        self._starters: list[Job] = []
+        self._stoppers: list[Job] = []
+        self._checks: dict[str, Check] = {}
+        self._app: FastAPI | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._relay: outbox.Relay | None = None
+        self.http_port: int | None = None
+        self.started = asyncio.Event()
+
+    # --- wiring -------------------------------------------------------------------------------------------
+
+    def consume(self, event: type[EventData], handler: Handler, **dependencies: Any) -> None:
+        """Hear `event`, as the topology allows. The handler gets a list of events, or one when the batch is 1."""
+        durable = topology.durable(self.name, event)
+        self._consumers[durable.name] = Consumer(
+            durable,
+            handler,
+            db=self.db,
+            redelivery=Redelivery(self.settings.redelivery_delays_s),
+            dependencies=dependencies,
+        )
+
+    def answer(self, query: type[AnyQuery], handler: Answerer, **dependencies: Any) -> None:
+        """Answer `query`, as the topology allows."""
+        if query not in self.entry.answers:
+            raise KeyError(f"the topology does not let {self.name!r} answer {query.subject!r}: add it to SERVICES")
+        self._responders.append(Responder(query.subject, query, handler, dependencies))
+
+    def every(self, seconds: float, name: str, job: Job) -> None:
+        """Run `job` now and then every so many seconds; a failure is logged and the next turn comes."""
+        self._jobs.append((name, job, seconds))
+
+    def on_start(self, job: Job) -> None:
+        """Run once after database and bus are there, before the first message."""
+        self._starters.append(job)
+
+    def on_stop(self, job: Job) -> None:
+        """Run once when stopping, before the connections close."""
+        self._stoppers.append(job)
+
+    def check(self, name: str, check: Check) -> None:
+        """One more condition of readiness."""
+        self._checks[name] = check
+
+    def serve(self, app: FastAPI) -> None:
+        """Serve this app instead of the bare health endpoints; those are added to it."""
+        self._app = app
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start, work until SIGTERM or SIGINT (or `stop()`), finish what is in hand, close."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._stopping.set)
+        try:
+            await self.start()
+            await self._stopping.wait()
+        finally:
+            await self.close()
+
+    def stop(self) -> None:
+        """Ask `run()` to end."""
+        self._stopping.set()
+
+    async def start(self) -> None:
+        """Connect and begin to work. The health endpoints answer from the first moment, ready only at the end."""
+        self._unheard()
+        await self._start_http()
+        await self._patiently("database", self.db.open)
+        await self._patiently("bus", self.bus.open)
+        publisher = Publisher(self.bus.client, self.bus.js)
+        self._relay = outbox.Relay(self.db, publisher)
+        self.db.on_said = self._relay.wake
+        for job in self._starters:
+            await job()
+        self._spawn("outbox", self._relay.run())
+        for responder in [*self._responders, *self._dead_letter_responders()]:
+            await responder.start(self.bus.client)
+        await self.bus.client.flush()
+        for consumer in self._consumers.values():
+            self._spawn(consumer.name, consumer.run(self.bus.js))
+        for name, work, seconds in [*self._jobs, ("gauges", self._gauges, GAUGES_EVERY_S)]:
+            self._spawn(name, self._repeat(name, work, seconds))
+        self.started.set()
+        log.info("service.started", http_port=self.http_port)
+
+    async def close(self) -> None:
+        """Stop taking work, finish what is in hand within the graceful timeout, close the connections."""
+        log.info("service.stopping")
+        self._stopping.set()
+        for consumer in self._consumers.values():
+            await consumer.stop()
+        if self._relay is not None:
+            await self._relay.stop()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=self.settings.graceful_timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        for responder in self._responders:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(responder.drain(), 5)
+        for job in self._stoppers:
+            with suppress(Exception):
+                await job()
+        await self.bus.close()
+        await self.db.close()
+        log.info("service.stopped")
+
+    # --- parts --------------------------------------------------------------------------------------------
+
+    def _unheard(self) -> None:
+        """Built and never turned on: a durable of the table without a handler would silently fill up."""
+        missing = [d.event.type for d in self.entry.hears if d.name not in self._consumers]
+        if missing:
+            raise RuntimeError(f"{self.name} hears {', '.join(missing)} in the topology, but app.py wires no handler")
+
+    async def _patiently(self, what: str, connect: Callable[[], Awaitable[None]]) -> None:
+        """A server that is not up yet is waited for, up to a minute."""
+        deadline = asyncio.get_running_loop().time() + START_PATIENCE_S
+        while True:
+            try:
+                return await connect()
+            except Exception as error:
+                if asyncio.get_running_loop().time() > deadline or self._stopping.is_set():
+                    raise
+                log.warning("service.waiting", dependency=what, error=logging.describe(error))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), 0.5)
+
+    def _spawn(self, name: str, work: Awaitable[None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                # A part of a service that ends for an unknown reason takes the service down, visibly.
+                log.error("service.part_failed", part=name, error=logging.describe(error), exc_info=True)
+                self._stopping.set()
+
+        self._tasks.append(asyncio.create_task(guarded(), name=name))
+
+    async def _repeat(self, name: str, job: Job, seconds: float) -> None:
+        while not self._stopping.is_set():
+            try:
+                await job()
+            except Exception as error:
+                log.warning("job.failed", job=name, error=logging.describe(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _start_http(self) -> None:
+        readiness = Readiness(self.name, self._all_checks())
+        app = self._app
+        if app is None:
+            app = health_app(self.name, readiness)
+        else:
+            app.include_router(health_router(readiness))
+        listening = _bind(self.settings.http_host, self.settings.http_port)
+        self.http_port = int(listening.getsockname()[1])
+        server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
+        self._spawn("http", server.serve(sockets=[listening]))
+        self._spawn("http-stop", self._stop_http(server))
+
+    async def _stop_http(self, server: _Server) -> None:
+        await self._stopping.wait()
+        server.should_exit = True
+
+    def _all_checks(self) -> dict[str, Check]:
+        checks: dict[str, Check] = {"started": self._check_started, "database": self.db.ping, "bus": self.bus.ping}
+        for consumer in self._consumers.values():
+            checks[consumer.name] = self._consumer_check(consumer)
+        return {**checks, **self._checks}
+
+    async def _check_started(self) -> None:
+        if not self.started.is_set():
+            raise RuntimeError("still starting")
+
+    def _consumer_check(self, consumer: Consumer[Any]) -> Check:
+        async def check() -> None:
+            # A durable deleted on the server leaves the connection fine and the service deaf.
+            await self.bus.js.consumer_info(consumer.durable.stream, consumer.name)
+
+        return check
+
+    async def _gauges(self) -> None:
+        async with self.db.connection() as conn:
+            DEAD_LETTERS_OPEN.set(await dead_letters.open_count(conn))
+            waiting, age = await outbox.depth(conn)
+        OUTBOX_DEPTH.set(waiting)
+        OUTBOX_AGE.set(age)
+        for consumer in self._consumers.values():
+            info = await self.bus.js.consumer_info(consumer.durable.stream, consumer.name)
+            CONSUMER_LAG.labels(consumer.name).set(info.num_pending or 0)
+
+    def _dead_letter_responders(self) -> list[Responder]:
+        return [
+            Responder(topology.dead_letter_list_subject(self.name), ListDeadLetters, self._list_dead_letters, {}),
+            Responder(topology.dead_letter_replay_subject(self.name), ReplayDeadLetter, self._replay, {}),
+        ]
+
+    async def _list_dead_letters(self, query: ListDeadLetters) -> DeadLetters:
+        async with self.db.connection() as conn:
+            letters = await dead_letters.listed(conn, self.name, query.include_replayed, query.limit)
+        return DeadLetters(dead_letters=tuple(letters))
+
+    async def _replay(self, query: ReplayDeadLetter) -> Replayed:
+        async with self.db.connection() as conn:
+            letter = await dead_letters.take(conn, query.dead_letter_id)
+        if letter is None:
+            raise Refused("not_found", f"{self.name} has no dead letter {query.dead_letter_id}", status=404)
+        consumer = self._consumers.get(letter.consumer)
+        if consumer is None:
+            raise Refused("gone", f"the consumer {letter.consumer} is no longer there", status=410)
+        try:
+            await consumer.handle_again(letter.body)
+        except Exception as error:
+            async with self.db.connection() as conn:
+                await dead_letters.mark_tried(conn, query.dead_letter_id, error)
+            return Replayed(outcome="failed", detail=logging.describe(error))
+        async with self.db.connection() as conn:
+            await dead_letters.mark_replayed(conn, query.dead_letter_id)
+        return Replayed(outcome="handled")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the service stops it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the service's."""
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError that names a taken port and the setting that changes it."""
+    try:
+        return socket.create_server((host, port), backlog=256)
+    except OSError as error:
+        raise OSError(
+            f"cannot listen on {host}:{port} ({error.strerror}); set BURNISH_HTTP_PORT to a free port, or 0 for any"
+        ) from error
