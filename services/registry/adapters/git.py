@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from services.registry.adapters.base import StorageError
@@ -32,6 +33,7 @@ _CONFIG = {
     "i18n.logOutputEncoding": "UTF-8",
     "protocol.allow": "never",
     "protocol.ext.allow": "never",
+    "core.filesRefLockTimeout": "5000",
     "gc.auto": "0",
     "maintenance.auto": "false",
 }
@@ -112,7 +114,7 @@ async def run(
         await _reap(process)
     done = Completed(process.returncode or 0, stdout, stderr)
     if check and done.returncode:
-        raise _failure(args[0], done)
+        raise failure(args[0], done)
     return done
 
 
@@ -133,14 +135,21 @@ def scratch(objects: Path | None = None) -> Iterator[dict[str, str]]:
         yield env
 
 
+def failure(command: str, done: Completed) -> StorageError:
+    """The error for a command that git refused, with git's own reason, cut short."""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "no reason given")
+    return StorageError("git_failed", f"git {command} failed ({done.returncode}): {reason[:200]}")
+
+
 async def _start(repo: Path, args: tuple[str, ...], env: Mapping[str, str]) -> asyncio.subprocess.Process:
-    options = [f"-c{key}={value}" for key, value in _CONFIG.items()]
+    settings = (_CONFIG | {"safe.directory": str(repo)}).items()
+    options = chain.from_iterable(("-c", f"{key}={value}") for key, value in settings)
     try:
         return await asyncio.create_subprocess_exec(
             "git",
             "--no-pager",
             *options,
-            f"-csafe.directory={repo}",
             *args,
             cwd=repo,
             env=_environment(repo) | dict(env),
@@ -168,12 +177,6 @@ def _not_started(repo: Path) -> StorageError:
     if not repo.is_dir():
         return StorageError("repository_missing", f"There is no folder {repo}.")
     return StorageError("git_missing", "The git command was not found.", "Install git >= 2.31.")
-
-
-def _failure(command: str, done: Completed) -> StorageError:
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "no reason given")
-    return StorageError("git_failed", f"git {command} failed ({done.returncode}): {reason[:200]}")
 
 
 def _quoted(path: Path) -> str:

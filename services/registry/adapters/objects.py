@@ -62,6 +62,8 @@ async def open_repository(path: Path) -> Path:
     """The resolved root of the git repository at `path`, bare or not."""
     root = _existing_folder(path)
     found = await git.run(root, "rev-parse", "--git-dir", check=False)
+    if found.returncode and b"not a git repository" not in found.stderr:
+        raise git.failure("rev-parse", found)
     if found.returncode:
         raise StorageError(
             "not_a_repository",

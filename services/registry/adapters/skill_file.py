@@ -296,13 +296,12 @@ class SkillFileAdapter:
     ) -> tuple[str, str]:
         """Create the branch, or find it with this very change; the commit and its base."""
         ref = f"refs/heads/{name}"
-        if await objects.find_commit(repo, ref) is None:
-            commit = await self._commit(repo, tree, change.tip.commit, message)
-            absent = "0" * len(commit)
-            made = await git.run(repo, "update-ref", ref, commit, absent, check=False)
-            if made.returncode == 0:
-                return commit, change.tip.commit
         existing = await objects.find_commit(repo, ref)
+        if existing is None:
+            commit = await self._commit(repo, tree, change.tip.commit, message)
+            if await self._create_branch(repo, ref, commit):
+                return commit, change.tip.commit
+            existing = await objects.find_commit(repo, ref)
         base = await self._base_of_same_change(repo, existing, change) if existing else None
         if existing is None or base is None:
             raise StorageError(
@@ -311,6 +310,15 @@ class SkillFileAdapter:
                 "Choose another branch name, or delete the old branch.",
             )
         return existing, base
+
+    async def _create_branch(self, repo: Path, ref: str, commit: str) -> bool:
+        """Create the ref; False when somebody else has taken its name, or one that rules it out."""
+        absent = "0" * len(commit)
+        made = await git.run(repo, "update-ref", ref, commit, absent, check=False)
+        taken = (b"already exists", b"exists; cannot create", b"but expected")
+        if made.returncode and not any(sign in made.stderr for sign in taken):
+            raise git.failure("update-ref", made)
+        return made.returncode == 0
 
     async def _commit(self, repo: Path, tree: str, parent: str, message: str) -> str:
         body = message.replace("\0", "").strip() or f"Change {', '.join(self._paths)}"
@@ -377,7 +385,7 @@ class SkillFileAdapter:
         way = (
             f"`git revert {revert}` gives the same text."
             if restores
-            else f"Reverting commit {revert}, the last to touch the prompt, would not be enough: use the patch."
+            else f"Reverting {revert}, the last commit to touch it, would not be enough: use the patch."
         )
         lines = [
             f"Brings {', '.join(change.paths)} on branch {self._branch} back to {target_ref}.",
@@ -387,7 +395,7 @@ class SkillFileAdapter:
         ]
         if self._redeploy_required:
             lines.append(
-                "Then redeploy or restart what loads the file: a running process keeps what it has read."
+                "Then redeploy or restart what loads the file: a running process keeps what it read."
             )
         lines.extend(f"Afterwards: {step}" for step in self._post_apply)
         return "\n".join(lines)
@@ -397,6 +405,6 @@ def _warnings(drift: Drift, edited: Sequence[str]) -> tuple[str, ...]:
     found = [drift.warning] if drift.warning else []
     if edited:
         found.append(
-            f"Uncommitted edits to {', '.join(edited)} stand in the way: commit or discard them first."
+            f"Uncommitted edits to {', '.join(edited)} are in the way: commit or discard them first."
         )
     return tuple(found)

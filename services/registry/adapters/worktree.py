@@ -28,12 +28,13 @@ async def uncommitted_edits(repo: Path, branch: str, tip: Snapshot) -> list[str]
 
 async def _work_trees(repo: Path, branch: str) -> list[Path]:
     listed = await git.run(repo, "worktree", "list", "--porcelain")
-    trees = []
-    for record in listed.stdout.decode("utf-8", "surrogateescape").split("\n\n"):
-        fields = dict(_field(line) for line in record.split("\n") if line)
-        if fields.get("branch") == f"refs/heads/{branch}" and Path(fields["worktree"]).is_dir():
-            trees.append(Path(fields["worktree"]).resolve())
-    return trees
+    return _trees_on(branch, listed.stdout.decode("utf-8", "surrogateescape"))
+
+
+def _trees_on(branch: str, listing: str) -> list[Path]:
+    records = (dict(map(_field, record.splitlines())) for record in listing.split("\n\n"))
+    here = (Path(each["worktree"]) for each in records if each.get("branch") == f"refs/heads/{branch}")
+    return [tree.resolve() for tree in here if tree.is_dir()]
 
 
 def _field(line: str) -> tuple[str, str]:
@@ -47,8 +48,8 @@ async def _edited_in(tree: Path, tip: Snapshot) -> list[str]:
     staged = {path for path in paths if index.get(path, ("", ""))[1] != tip.entries[path].oid}
     converted = await _converted(tree, paths)
     for part in tip.parts:
-        hidden = index.get(part.path, ("", ""))[0] == "S" and not os.path.lexists(tree / part.path)
-        if not hidden and not _same_text(tree, part.path, part.text.encode(), part.path in converted):
+        sparse = index.get(part.path, ("", ""))[0] == "S" and _absent(tree / part.path)
+        if not sparse and not _same_text(tree, part.path, part.text.encode(), part.path in converted):
             staged.add(part.path)
     return sorted(staged)
 
@@ -74,6 +75,10 @@ async def _converted(tree: Path, paths: Sequence[str]) -> set[str]:
     fields = answer.stdout.decode("utf-8", "surrogateescape").split("\0")
     rows = zip(fields[0::3], fields[2::3], strict=False)
     return {path for path, value in rows if value not in ("unspecified", "unset")}
+
+
+def _absent(file: Path) -> bool:
+    return not os.path.lexists(file)
 
 
 def _same_text(tree: Path, path: str, committed: bytes, converted: bool) -> bool:
