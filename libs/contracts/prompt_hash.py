@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import sha256
+import hashlib
+from collections.abc import Iterable
+from typing import Protocol
 
-from libs.contracts.proposals import PromptPart
+
+class HasText(Protocol):
+    """A part of a prompt: a path within its storage and a text."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def text(self) -> str: ...
 
 
-def content_sha256(parts: Sequence[PromptPart]) -> str:
-    """Hex SHA-256 of a prompt.
+def content_sha256(parts: Iterable[HasText]) -> str:
+    """Lower-case hex SHA-256 of a prompt; raises ValueError on no parts or a path that occurs twice.
 
-    One part: of its exact UTF-8 bytes, so that it equals `sha256sum` of the file. Several: over
-    `path NUL decimal-length NUL bytes` of each part in order, so that no two lists of parts share a hash.
-    Raises ValueError without parts.
+    One part: the SHA-256 of its exact UTF-8 bytes, so it equals `sha256sum FILE`.
+
+    Several parts, in any order: the SHA-256 of the ASCII bytes `burnish-parts-v1\\n`, then for each part, sorted
+    by the UTF-8 bytes of its path, `<decimal byte length of path>:<path><decimal byte length of text>:<text>`.
+    The lengths make the layout unambiguous, whatever a text contains.
     """
-    if not parts:
+    encoded = sorted((part.path.encode(), part.text.encode()) for part in parts)
+    if not encoded:
         raise ValueError("a prompt has at least one part")
-    if len(parts) == 1:
-        return sha256(parts[0].text.encode()).hexdigest()
-    digest = sha256()
-    for part in parts:
-        body = part.text.encode()
-        digest.update(part.path.encode() + b"\0" + str(len(body)).encode() + b"\0" + body)
+    if len({path for path, _ in encoded}) < len(encoded):
+        raise ValueError("a prompt's parts have distinct paths")
+    if len(encoded) == 1:
+        return hashlib.sha256(encoded[0][1]).hexdigest()
+    digest = hashlib.sha256(b"burnish-parts-v1\n")
+    for path, text in encoded:
+        digest.update(b"%d:%b%d:%b" % (len(path), path, len(text), text))
     return digest.hexdigest()
