@@ -357,13 +357,18 @@ async def test_a_part_that_is_not_the_prompts_is_refused(repository: Repository)
     assert refused.value.code == "unknown_path"
 
 
+async def test_a_file_marked_as_binary_still_gets_a_patch_to_read(repository: Repository) -> None:
+    repository.commit(".gitattributes", "*.md binary\n")
+    intent = await propose(adapter_for(repository), SECOND)
+    assert "+refund: money back, please" in intent.diff
+    applies(repository, intent.diff)
+
+
 async def test_long_lines_of_wide_characters_keep_the_patch_readable(repository: Repository) -> None:
     # git repeats the line above a hunk, cut at a byte count: in the middle of a character here.
     heading = "a" + "ü" * 100
-    repository.commit(SKILL, f"{heading}\n" + "filler\n" * 8 + "end\n")
-    intent = await propose(
-        adapter_for(repository), f"{heading}\n" + "filler\n" * 8 + "END @@ ü\n@@ -1 +1 @@ x\n"
-    )
+    repository.commit(SKILL, f"{heading}\n" + "1\n" * 8 + "end\n")
+    intent = await propose(adapter_for(repository), f"{heading}\n" + "1\n" * 8 + "END @@ ü\n@@ -1 +1 @@ x\n")
     applies(repository, intent.diff)
 
 
