@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -22,7 +22,10 @@ from libs.service_kit.tracing import traceparent
 
 DataT = TypeVar("DataT", bound=EventData, default=EventData)
 T = TypeVar("T")
-Connection = PoolConnectionProxy[asyncpg.Record]
+if TYPE_CHECKING:
+    Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
+else:
+    Connection = PoolConnectionProxy  # not generic at run time
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 

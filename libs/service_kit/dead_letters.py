@@ -19,7 +19,7 @@ log = logging.get(__name__)
 _BURY = """
 INSERT INTO dead_letters (consumer, subject, event_id, body, headers, error, error_class, deliveries, stream_seq)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (consumer, stream_seq) DO NOTHING
+ON CONFLICT DO NOTHING
 RETURNING id
 """
 _LIST = """

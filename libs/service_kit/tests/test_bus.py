@@ -1,0 +1,89 @@
+"""Publishing, consuming and asking on a real server, each service in its own account."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from uuid import uuid4
+
+import nats
+import pytest
+from nats.errors import NoRespondersError
+from nats.js.errors import APIError
+
+from libs.contracts.topology import SERVICES
+from libs.service_kit.publishing import Outgoing, Publisher
+from libs.service_kit.testing import Installation
+
+OBSERVED = "refinement.signal.observed.v1"
+
+
+async def connect(installation: Installation, service: str) -> nats.NATS:
+    settings = installation.settings(service)
+    return await nats.connect(
+        settings["nats_url"], user=service, password=settings["nats_password"], max_reconnect_attempts=1
+    )
+
+
+async def stored(installation: Installation, stream: str = "REFINEMENT") -> int:
+    admin = await installation.bus_admin()
+    try:
+        info = await admin.jetstream().stream_info(stream)
+        return info.state.messages
+    finally:
+        await admin.close()
+
+
+async def test_a_batch_is_stored_once_however_often_it_is_published(installation: Installation) -> None:
+    client = await connect(installation, "scanner")
+    publisher = Publisher(client, client.jetstream(prefix="bus"))
+    messages = [Outgoing(uuid4(), OBSERVED, b"{}") for _ in range(100)]
+    first = await publisher.publish(messages)
+    again = await publisher.publish(messages)
+    assert first == again == {message.msg_id for message in messages}
+    assert await stored(installation) == 100
+    await client.close()
+
+
+async def test_a_service_cannot_say_what_is_not_its_own(installation: Installation) -> None:
+    client = await connect(installation, "scanner")
+    with pytest.raises(NoRespondersError):
+        await client.request("refinement.proposal.approved.v1", b"{}", timeout=1)
+    await client.publish("refinement.proposal.approved.v1", b"{}")
+    await client.flush()
+    assert await stored(installation) == 0
+    await client.close()
+
+
+async def test_a_service_cannot_read_a_neighbours_durable_or_change_its_own(installation: Installation) -> None:
+    client = await connect(installation, "qa_ingest")
+    js = client.jetstream(prefix="bus", timeout=1)
+    with pytest.raises((APIError, NoRespondersError, TimeoutError, nats.js.errors.Error)):
+        await js.consumer_info("REFINEMENT", "registry-refinement_proposal_approved_v1")
+    with pytest.raises((APIError, NoRespondersError, TimeoutError, nats.js.errors.Error)):
+        await js.delete_consumer("REFINEMENT", "qa_ingest-refinement_touchpoint_registered_v1")
+    await client.close()
+
+
+async def test_a_reply_subject_cannot_forge_a_neighbours_event(installation: Installation) -> None:
+    """The attack on one shared account: ask for one's own message with a foreign subject as the reply."""
+    client = await connect(installation, "qa_ingest")
+    durable = "qa_ingest-refinement_touchpoint_registered_v1"
+    body = json.dumps({"batch": 1, "no_wait": True}).encode()
+    await client.publish(
+        f"bus.CONSUMER.MSG.NEXT.REFINEMENT.{durable}", body, reply="refinement.proposal.approved.v1"
+    )
+    await client.flush()
+    await asyncio.sleep(0.1)
+    assert await stored(installation) == 0
+    await client.close()
+
+
+async def test_every_service_can_see_its_own_durables(installation: Installation) -> None:
+    for entry in SERVICES:
+        client = await connect(installation, entry.name)
+        js = client.jetstream(prefix="bus", timeout=2)
+        for durable in entry.hears:
+            info = await js.consumer_info(durable.stream, durable.name)
+            assert info.name == durable.name
+        await client.close()
