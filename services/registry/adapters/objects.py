@@ -116,8 +116,7 @@ async def diff(repo: Path, base: str, tree: str, paths: Sequence[str], env: Mapp
 
     Raises `git_failed` when it does not.
     """
-    made = await git.run(repo, "diff-tree", *_DIFF, base, tree, "--", *paths, env=env)
-    patch = _without_headings(made.stdout)
+    patch = (await git.run(repo, "diff-tree", *_DIFF, base, tree, "--", *paths, env=env)).stdout
     await git.run(repo, "read-tree", base, env=env)
     applied = await git.run(repo, "apply", "--cached", "-", stdin=patch, env=env, check=False)
     result = await git.run(repo, "write-tree", env=env)
@@ -231,15 +230,6 @@ async def _read_blobs(repo: Path, oids: Sequence[str]) -> list[bytes]:
         blobs.append(rest[:size])
         rest = rest[size + 1 :]
     return blobs
-
-
-def _without_headings(patch: bytes) -> bytes:
-    # After the second @@ git repeats a line of the text, cut at a byte count that can split a
-    # character. Every line of content has a prefix of its own, so "@@" can only start a header.
-    lines = (
-        line[: line.index(b" @@", 3) + 3] if line.startswith(b"@@ ") else line for line in patch.split(b"\n")
-    )
-    return b"\n".join(lines)
 
 
 def _existing_folder(path: Path) -> Path:

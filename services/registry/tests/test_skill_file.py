@@ -365,7 +365,7 @@ async def test_a_file_marked_as_binary_still_gets_a_patch_to_read(repository: Re
 
 
 async def test_long_lines_of_wide_characters_keep_the_patch_readable(repository: Repository) -> None:
-    # git repeats the line above a hunk, cut at a byte count: in the middle of a character here.
+    # git repeats the line above a hunk after its @@, cut to 80 bytes: inside a character here.
     heading = "a" + "ü" * 100
     repository.commit(SKILL, f"{heading}\n" + "1\n" * 8 + "end\n")
     intent = await propose(adapter_for(repository), f"{heading}\n" + "1\n" * 8 + "END @@ ü\n@@ -1 +1 @@ x\n")
