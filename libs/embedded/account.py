@@ -60,11 +60,7 @@ def _capability(folder: Path, program: Path) -> int:
     if sys.platform != "linux" or (_open_to_all(folder) and _open_to_all(program)):
         return -1
     runnable = program.stat().st_mode & stat.S_IXOTH
-    return (
-        CAP_DAC_READ_SEARCH
-        if runnable and _permitted(CAP_DAC_READ_SEARCH)
-        else CAP_DAC_OVERRIDE
-    )
+    return CAP_DAC_READ_SEARCH if runnable and _permitted(CAP_DAC_READ_SEARCH) else CAP_DAC_OVERRIDE
 
 
 def _open_to_all(path: Path) -> bool:

@@ -50,7 +50,5 @@ def explain(error: OSError, folder: Path, needs: int) -> EmbeddedError:
             f"make {folder} writable for this user, or choose another folder",
         )
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return EmbeddedError(
-            f"{folder} cannot be a folder: {error.strerror}", "choose another folder"
-        )
+        return EmbeddedError(f"{folder} cannot be a folder: {error.strerror}", "choose another folder")
     return EmbeddedError(f"{folder}: {error.strerror or error}")

@@ -43,9 +43,7 @@ class ServerFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path = self.path.resolve()
             if os.geteuid() == 0:
-                self.path.chmod(
-                    0o711
-                )  # whoever runs the server passes through; files guard themselves
+                self.path.chmod(0o711)  # whoever runs the server passes through; files guard themselves
             self._take_lock()
             self.write("writable", "")
             (self.path / "writable").unlink()
@@ -112,11 +110,7 @@ class ServerFolder:
 
     def in_use(self, holder: int | str) -> EmbeddedError:
         """The error for a folder that process `holder` uses."""
-        which = (
-            "this process"
-            if str(holder) == str(os.getpid())
-            else f"process {holder or 'unknown'}"
-        )
+        which = "this process" if str(holder) == str(os.getpid()) else f"process {holder or 'unknown'}"
         return FolderInUse(
             f"{self.path} is in use by {which}",
             f"stop {which}, or choose another folder for this one",

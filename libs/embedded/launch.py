@@ -35,9 +35,7 @@ def _become(libc: ctypes.CDLL, uid: int, gid: int, capability: int) -> None:
     os.setresuid(uid, uid, uid)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     bit = 1 << capability
-    sets = (ctypes.c_uint32 * 6)(
-        bit, bit, bit, 0, 0, 0
-    )  # effective, permitted, inheritable; low, high
+    sets = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)  # effective, permitted, inheritable; low, high
     _check(libc.capset(header, sets), "capset")
     _check(
         libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0),
@@ -67,7 +65,7 @@ def main() -> None:
     ):  # Python ignores these, and exec would hand that on
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.umask(0o077)
-    os.execv(command[0], command)
+    os.execv(command[0], command)  # noqa: S606 - a program of ours, by its full path
 
 
 if __name__ == "__main__":

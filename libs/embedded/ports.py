@@ -32,13 +32,9 @@ def is_free(port: int) -> bool:
 def require_free(port: int) -> None:
     """Raise `PortTaken` when somebody listens on `port`, `EmbeddedError` when nobody here may."""
     if not 0 < port < 65536:
-        raise EmbeddedError(
-            f"port {port} does not exist", "choose one between 1024 and 65535"
-        )
+        raise EmbeddedError(f"port {port} does not exist", "choose one between 1024 and 65535")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as both servers do
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as both servers do
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -59,9 +55,7 @@ def _refusal(port: int, error: OSError) -> EmbeddedError:
     if error.errno == errno.EADDRINUSE:
         return taken(port)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return EmbeddedError(
-            f"port {port} is not allowed for this user", "choose one above 1023"
-        )
+        return EmbeddedError(f"port {port} is not allowed for this user", "choose one above 1023")
     return EmbeddedError(f"port {port} on {HOST}: {error.strerror}")
 
 
@@ -71,12 +65,7 @@ def _holder(port: int) -> str | None:
     except (psutil.Error, OSError):  # macOS shows them to root only
         return None
     for entry in connections:
-        if (
-            entry.status == psutil.CONN_LISTEN
-            and entry.laddr
-            and entry.laddr[1] == port
-            and entry.pid
-        ):
+        if entry.status == psutil.CONN_LISTEN and entry.laddr and entry.laddr[1] == port and entry.pid:
             return _describe(entry.pid)
     return None
 

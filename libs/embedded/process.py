@@ -38,13 +38,9 @@ class _Spawner:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
-        threading.Thread(
-            target=self._serve, name="embedded-spawner", daemon=True
-        ).start()
+        threading.Thread(target=self._serve, name="embedded-spawner", daemon=True).start()
 
-    def popen(
-        self, command: list[str], options: dict[str, Any]
-    ) -> subprocess.Popen[bytes]:
+    def popen(self, command: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
         future: Future[subprocess.Popen[bytes]] = Future()
         self._requests.put((future, command, options))
         return future.result()
@@ -53,7 +49,7 @@ class _Spawner:
         while True:
             future, command, options = self._requests.get()
             try:
-                child = subprocess.Popen(command, **options)
+                child = subprocess.Popen(command, **options)  # noqa: S603 - a list, and no shell
                 future.set_result(cast("subprocess.Popen[bytes]", child))
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 future.set_exception(error)
@@ -66,9 +62,7 @@ _spawner_lock = threading.Lock()
 def _the_spawner() -> _Spawner:
     global _spawner
     with _spawner_lock:
-        if (
-            _spawner is None or _spawner.owner != os.getpid()
-        ):  # threads do not survive a fork
+        if _spawner is None or _spawner.owner != os.getpid():  # threads do not survive a fork
             _spawner = _Spawner()
         return _spawner
 
@@ -113,9 +107,7 @@ def spawn(
             "env": {**passed_on, **(environment or {})},
             "start_new_session": True,
         }
-        return _the_spawner().popen(
-            [*wrapper, *(str(word) for word in command)], options
-        )
+        return _the_spawner().popen([*wrapper, *(str(word) for word in command)], options)
 
 
 async def output_of(process: subprocess.Popen[bytes], timeout: float) -> str:
@@ -139,9 +131,7 @@ async def ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
     return True
 
 
-async def stop(
-    process: subprocess.Popen[bytes], ladder: Sequence[tuple[signal.Signals, float]]
-) -> None:
+async def stop(process: subprocess.Popen[bytes], ladder: Sequence[tuple[signal.Signals, float]]) -> None:
     """Send each signal of `ladder` in turn, giving its seconds to end, and kill at last."""
     for number, patience in ladder:
         process.send_signal(number)
@@ -151,9 +141,7 @@ async def stop(
     await ended(process, 10)
 
 
-def stop_now(
-    process: subprocess.Popen[bytes], number: signal.Signals, patience: float
-) -> None:
+def stop_now(process: subprocess.Popen[bytes], number: signal.Signals, patience: float) -> None:
     """The same without an event loop: for an interpreter that is ending and for a start that failed."""
     if process.poll() is None:
         process.send_signal(number)
@@ -178,10 +166,7 @@ def survivor(record: Record | None) -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(record.pid)
-        same = (
-            process.create_time() == record.created
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
+        same = process.create_time() == record.created and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return None
     return process if same else None
@@ -197,9 +182,7 @@ def running_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
-async def finish(
-    process: psutil.Process, number: signal.Signals, patience: float
-) -> None:
+async def finish(process: psutil.Process, number: signal.Signals, patience: float) -> None:
     """Stop a server whose owner was killed. Usually it is ending already, for it got the death signal."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)

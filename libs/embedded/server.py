@@ -148,10 +148,12 @@ class EmbeddedServer(ABC):
     async def _launch(self) -> None:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
-                return await self._launch_on(self._asked or self._some_port(attempt))
+                await self._launch_on(self._asked or self._some_port(attempt))
             except PortTaken:  # somebody took it between our look and the server's
                 if self._asked is not None or attempt == PORT_ATTEMPTS:
                     raise
+            else:
+                return
 
     async def _launch_on(self, port: int) -> None:
         log = process.Log(self.log)
@@ -175,31 +177,22 @@ class EmbeddedServer(ABC):
             return record.port
         return ports.free_port()
 
-    async def _until_ready(
-        self, child: subprocess.Popen[bytes], log: process.Log
-    ) -> None:
+    async def _until_ready(self, child: subprocess.Popen[bytes], log: process.Log) -> None:
         deadline = time.monotonic() + self.ready_s
         while not await self._is_ready():
             if child.poll() is not None:
                 raise self._failure(f"{self.name} did not start", log)
             if time.monotonic() > deadline:
                 process.stop_now(child, self.death_signal, 5)
-                raise self._failure(
-                    f"{self.name} did not answer within {self.ready_s:.0f} s", log
-                )
+                raise self._failure(f"{self.name} did not answer within {self.ready_s:.0f} s", log)
             await asyncio.sleep(process.POLL_S)
 
     def _failure(self, what: str, log: process.Log) -> EmbeddedError:
         if log.says("address already in use"):
             return ports.taken(self.port)
-        if (
-            log.says("no space left on device")
-            or shutil.disk_usage(self.folder).free < FULL
-        ):
+        if log.says("no space left on device") or shutil.disk_usage(self.folder).free < FULL:
             return disk_full(self.folder, self.needs_again)
-        return EmbeddedError(
-            f"{what} in {self.folder}; its last words:\n{log.tail()}", f"see {self.log}"
-        )
+        return EmbeddedError(f"{what} in {self.folder}; its last words:\n{log.tail()}", f"see {self.log}")
 
     def _abandon(self) -> None:
         """Leave nothing running after a start that failed or was cancelled."""

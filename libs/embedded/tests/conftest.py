@@ -44,11 +44,7 @@ class Owner:
         """The servers and all processes they have started."""
         return [
             *self.servers,
-            *(
-                child
-                for server in self.servers
-                for child in server.children(recursive=True)
-            ),
+            *(child for server in self.servers for child in server.children(recursive=True)),
         ]
 
 

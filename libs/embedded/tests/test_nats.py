@@ -26,12 +26,8 @@ accounts {
 PASSWORD = "p-00ff"
 
 
-def server_in(
-    folder: Path, port: int | None = None, *, monitoring: bool = False
-) -> EmbeddedNats:
-    return EmbeddedNats(
-        folder, CONFIG, port, {"BUS_PASSWORD": PASSWORD}, monitoring=monitoring
-    )
+def server_in(folder: Path, port: int | None = None, *, monitoring: bool = False) -> EmbeddedNats:
+    return EmbeddedNats(folder, CONFIG, port, {"BUS_PASSWORD": PASSWORD}, monitoring=monitoring)
 
 
 @pytest.fixture
@@ -49,9 +45,7 @@ def monitored(server: EmbeddedNats, page: str) -> dict[str, Any]:
 async def test_an_acknowledged_message_outlives_a_kill(tmp_path: Path) -> None:
     server = server_in(tmp_path)
     await server.start()
-    client = await nats.connect(
-        server.url, user="bus", password=PASSWORD, allow_reconnect=False
-    )
+    client = await nats.connect(server.url, user="bus", password=PASSWORD, allow_reconnect=False)
     await client.jetstream().add_stream(name="FACTS", subjects=["facts.>"])
     assert (await client.jetstream().publish("facts.one", b"kept")).seq == 1
     assert server.pid is not None
@@ -99,9 +93,7 @@ async def test_a_stranger_is_refused_and_the_password_is_in_no_file(
         ("authorization { user: a, password: $NOT_GIVEN }", "NOT_GIVEN"),
     ],
 )
-async def test_a_bad_configuration_is_refused_in_the_servers_words(
-    tmp_path: Path, config: str, message: str
-) -> None:
+async def test_a_bad_configuration_is_refused_in_the_servers_words(tmp_path: Path, config: str, message: str) -> None:
     server = EmbeddedNats(tmp_path, config)
     with pytest.raises(EmbeddedError, match=message):
         await server.start()
@@ -121,14 +113,10 @@ async def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
         await server_in(tmp_path, port).start()
 
 
-async def test_a_port_taken_behind_our_back_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_port_taken_behind_our_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as port:
         offers = iter([port, free_port()])
-        monkeypatch.setattr(
-            EmbeddedNats, "_some_port", lambda self, attempt: next(offers)
-        )
+        monkeypatch.setattr(EmbeddedNats, "_some_port", lambda self, attempt: next(offers))
         async with server_in(tmp_path) as server:
             assert server.port != port
 
