@@ -12,7 +12,7 @@ import numpy as np
 from libs.embeddings.base import EmbedderError, Vectors, normalise
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI  # type: ignore[import-not-found,unused-ignore]
+    from openai import AsyncOpenAI
 
 _EXTRA = "the openai embedder needs the extra 'openai': pip install 'burnish[openai]'"
 
@@ -36,8 +36,11 @@ class OpenAIEmbedder:
         timeout_s: float = 60.0,
         max_retries: int = 3,
     ) -> None:
-        """`base_url` and `api_key`: None takes `OPENAI_BASE_URL` and `OPENAI_API_KEY`. `dimensions` is asked
-        of the endpoint and checked in its answer. Raises `EmbedderError` without the extra or without a key."""
+        """`base_url` and `api_key`: None takes `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
+
+        `dimensions` is asked of the endpoint and checked in its answer. Raises `EmbedderError` without the
+        extra or without a key.
+        """
         self.model = f"openai-{name}-{dimensions}"
         self.dimensions = dimensions
         self._name = name
@@ -96,13 +99,9 @@ def _client(base_url: str | None, api_key: str | None, timeout_s: float, max_ret
     except ImportError as error:
         raise EmbedderError(_EXTRA) from error
     try:
-        return openai.AsyncOpenAI(
-            base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=max_retries
-        )
+        return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=max_retries)
     except openai.OpenAIError as error:
-        raise EmbedderError(
-            "the openai embedder needs an API key: set `api_key` or OPENAI_API_KEY"
-        ) from error
+        raise EmbedderError("the openai embedder needs an API key: set `api_key` or OPENAI_API_KEY") from error
 
 
 def _status_error(status: int) -> EmbedderError:

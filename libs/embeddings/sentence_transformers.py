@@ -23,9 +23,7 @@ class SentenceTransformersEmbedder:
     The first use of a name that is not in the local cache downloads the model; `local_only` refuses that.
     """
 
-    def __init__(
-        self, name: str = "all-MiniLM-L6-v2", *, device: str | None = None, local_only: bool = False
-    ) -> None:
+    def __init__(self, name: str = "all-MiniLM-L6-v2", *, device: str | None = None, local_only: bool = False) -> None:
         """`device`: as torch names it, e.g. `cpu`, `cuda`; None lets the library choose."""
         self.model = f"sentence-transformers-{PurePath(name).name}"
         self._name = name
@@ -57,7 +55,7 @@ class SentenceTransformersEmbedder:
     @cached_property
     def _loaded(self) -> Any:
         try:
-            from sentence_transformers import (  # type: ignore[import-not-found,unused-ignore]
+            from sentence_transformers import (
                 SentenceTransformer,
             )
         except ImportError as error:
@@ -66,6 +64,6 @@ class SentenceTransformersEmbedder:
             return SentenceTransformer(self._name, device=self._device, local_files_only=self._local_only)
         except (OSError, ValueError) as error:
             raise EmbedderError(
-                f"sentence-transformers cannot load the model '{self._name}' ({type(error).__name__}): expected "
-                "the name of a published model or a folder that holds one"
+                f"sentence-transformers cannot load the model '{self._name}' ({type(error).__name__}): "
+                "expected the name of a published model or a folder that holds one"
             ) from error

@@ -50,9 +50,7 @@ _loading = Lock()
 def _read_weights() -> _Weights:
     spec = find_spec("wordllama")
     if spec is None or spec.origin is None:
-        raise EmbedderError(
-            "the static embedder needs the package wordllama==0.4.0.post1, which is not installed"
-        )
+        raise EmbedderError("the static embedder needs the package wordllama==0.4.0.post1, which is not installed")
     package = Path(spec.origin).parent
     for file in (_WEIGHTS, _TOKENIZER):
         if not (package / file).is_file():

@@ -10,8 +10,10 @@ _PROVIDERS = {"offline": OfflineModel}
 
 
 def model_from(provider: str = "offline", **options: Any) -> Model:
-    """The model of a provider, with the constructor arguments of its class. Raises `ModelError` naming what is
-    unknown."""
+    """The model of a provider; `options` are the constructor arguments of its class.
+
+    Raises `ModelError` naming what is unknown.
+    """
     make = _PROVIDERS.get(provider)
     if make is None:
         known = ", ".join(_PROVIDERS)

@@ -1,4 +1,4 @@
-"""What a model is to the rest of the system: one request, one reply, and errors that say whether to try again."""
+"""What a model is to the rest of the system: one request, one reply, honest errors."""
 
 from decimal import Decimal
 from typing import Any, Literal, Protocol
@@ -50,7 +50,7 @@ class ModelReply(BaseModel):
 
 
 class Model(Protocol):
-    """A model of one provider. `provider` and `name` together identify what answered, e.g. in a result cache."""
+    """A model of one provider. `provider` and `name` together say what answered, e.g. in a result cache."""
 
     @property
     def provider(self) -> str:
@@ -63,12 +63,12 @@ class Model(Protocol):
         ...
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """The answer to one request. Raises `ModelError`, or `PromptError` when the prompt itself is at fault."""
+        """The answer to one request. Raises `ModelError`; `PromptError` when the prompt is at fault."""
         ...
 
 
 class ModelError(Exception):
-    """A call failed. `reason` names what was wrong, never the text that was sent; `retryable` tells the caller
+    """A call failed. `reason` names what was wrong and never quotes the text that was sent; `retryable` tells
     whether the same request may succeed later."""
 
     def __init__(self, reason: str, *, retryable: bool) -> None:

@@ -36,8 +36,8 @@ _INSTRUCTION = re.compile(
 def quotable(text: str) -> str | None:
     """The text as one clean line of at most 200 characters, or None when it must not be quoted.
 
-    Left out: what is empty once cleaned, contains an address (URL, e-mail) or a number of eight or more digits
-    (cards, accounts, telephones), or reads like an instruction to a model.
+    Left out is what is empty once cleaned, contains an address (URL, e-mail) or a number of eight or more
+    digits (cards, accounts, telephones), or reads like an instruction to a model.
     """
     line = clean_line(text)
     folded = unicodedata.normalize("NFKC", line)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from libs.llm.skill_file import EXAMPLES_LINE, LabelSpec, split_lines
 
 _HEADING_WITHIN = 8
-"""A passage starts at the label's heading when that is at most this many lines above; readers see which label."""
+"""A passage starts at the label's heading when that is at most this many lines above, for its readers."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Passage:
 def with_examples(parts: Sequence[str], spec: LabelSpec, examples: Sequence[str]) -> Passage | None:
     """The passage that adds `examples` to a label of the joined `parts`, under an `Examples:` line.
 
-    `spec` comes from parsing `join_parts(parts)`. Returns None when no passage is unique, as where the same text
-    stands in two parts.
+    `spec` comes from parsing `join_parts(parts)`. Returns None when no passage is unique, as where the same
+    text stands in two parts.
     """
     part, lines, offset = _part_of(parts, spec.line)
     heading = spec.line - 1 - offset

@@ -37,8 +37,8 @@ class OfflineModel:
     `propose`: `input` is a `ProposeInput` as JSON, `system` is not used. The data is a `ProposalDraft`; its
     rationale says that it was written by rule.
 
-    Other fields of a request are ignored: the shape of `data` is fixed and nothing is sampled. A warm `classify`
-    takes about 0.2 ms on the caller's thread; reading a new prompt, batches and `propose` run in a thread.
+    Other fields of a request are ignored: the shape of `data` is fixed and nothing is sampled. A warm
+    `classify` takes about 0.2 ms on the caller's thread; a new prompt, a batch and `propose` run in a thread.
     """
 
     provider = "offline"
@@ -52,8 +52,8 @@ class OfflineModel:
         self._lock = Lock()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """See `Model.complete`. Raises `PromptError` for a prompt without labels (classify) and `ModelError` for
-        an input that is not a `ProposeInput` (propose); neither can be retried."""
+        """See `Model.complete`. Neither of its errors can be retried: `PromptError` for a prompt without labels
+        (classify), `ModelError` for an input that is not a `ProposeInput` (propose)."""
         started = time.perf_counter()
         if request.task == "propose":
             data = await asyncio.to_thread(self._propose, request.input)
@@ -65,7 +65,7 @@ class OfflineModel:
         return self._reply(data, started)
 
     async def classify_many(self, system: str, inputs: Sequence[str]) -> list[ModelReply]:
-        """The replies of `complete` to each input, in order, in one go. `latency_ms` is the mean of the batch."""
+        """What `complete` replies to each input, in order, in one go. `latency_ms` is the batch's mean."""
         started = time.perf_counter()
         answers = await asyncio.to_thread(self._classify, system, inputs)
         each_ms = (time.perf_counter() - started) * 1000 / max(1, len(inputs))

@@ -20,8 +20,8 @@ from libs.llm.skill_file import LabelSpec
 Embed = Callable[[Sequence[str]], Vectors]
 
 TEMPERATURE = 0.055
-"""Softmax temperature of the confidence. On the Banking77 train split the likelihood is best at 0.06 for names
-only (mean confidence 0.59 at 54 % accuracy) and at 0.05 with five examples a label (0.69 at 72 %)."""
+"""Softmax temperature of the confidence. On the Banking77 train split the likelihood is best at 0.06 for
+names only (mean confidence 0.59 at 54 % accuracy) and at 0.05 with five examples a label (0.69 at 72 %)."""
 
 _ROWS = 512
 """Inputs scored at a time; bounds the similarity matrix to a few MB."""
@@ -69,9 +69,9 @@ class LabelIndex:
         others = np.where(is_largest, np.float32(-np.inf), similar)
         second = np.maximum.reduceat(others, self.starts, axis=1)
         shared = np.add.reduceat(is_largest, self.starts, axis=1, dtype=np.intp) > 1
-        mean: Vectors = (
-            (largest + np.where(shared | (self.counts == 1), largest, second)) / np.float32(2)
-        ).astype(np.float32, copy=False)
+        mean: Vectors = ((largest + np.where(shared | (self.counts == 1), largest, second)) / np.float32(2)).astype(
+            np.float32, copy=False
+        )
         return mean
 
     def predicted(self, vectors: Vectors) -> NDArray[np.intp]:
@@ -95,7 +95,7 @@ def label_texts(spec: LabelSpec) -> list[str]:
 
 
 def affirmative(description: str) -> str:
-    """The description without sentences like "Not about fees.": similarity cannot read a "not", and would draw
-    the label towards the very thing that the sentence excludes."""
+    """The description without sentences like "Not about fees.": similarity cannot read a "not", and would
+    draw the label towards the very thing that the sentence excludes."""
     sentences = [sentence.strip() for sentence in description.replace("! ", ". ").split(". ")]
     return ". ".join(s for s in sentences if s and not s.casefold().startswith(_NEGATED))

@@ -2,8 +2,8 @@
 
 For a pattern "X was expected, Y was given" it adds the most telling evidence texts as examples of X. Several
 such edits are made, each as a whole prompt; each is tried with the offline classifier on the dev cases and on
-the evidence that it does not quote, and the best is proposed. The hidden test cases may disagree: that is what
-the A/B is for.
+the evidence that it does not quote, and the best is proposed. The hidden test cases may disagree: that is
+what the A/B is for.
 """
 
 from collections import Counter
@@ -196,8 +196,8 @@ def write_proposal(asked: ProposeInput, embed: Embed) -> ProposalDraft:
     quotes = _quotes(asked.pattern.evidence, expected, _examples(specs), embed)
     if not quotes:
         return _nothing(
-            "None of the evidence can be quoted: each text is blank, already in the prompt, about another label, "
-            "or contains an address, a long number or an instruction."
+            "None of the evidence can be quoted: each text is blank, already in the prompt, about another "
+            "label, or contains an address, a long number or an instruction."
         )
     index = LabelIndex.build(specs, embed)
     desk = _Desk(
@@ -223,7 +223,7 @@ def _best_trial(desk: _Desk) -> _Trial | None:
     return max([*plain, *held], key=lambda trial: trial.worth, default=None)
 
 
-# -- which texts ----------------------------------------------------------------------------------------------
+# -- which texts -----------------------------------------------------------------------------------
 
 
 def _quotes(evidence: Sequence[Evidence], expected: str, known: set[str], embed: Embed) -> tuple[_Quote, ...]:
@@ -291,7 +291,7 @@ def _border_quotes(desk: _Desk, edit: _Edit, rows: NDArray[np.intp]) -> tuple[_Q
     return tuple(picked.values())[:_MOST_BORDER_EXAMPLES]
 
 
-# -- trying an edit -------------------------------------------------------------------------------------------
+# -- trying an edit --------------------------------------------------------------------------------
 
 
 def _dev(cases: Sequence[DevCase], names: Sequence[str], index: LabelIndex, embed: Embed) -> _Dev:
@@ -304,7 +304,7 @@ def _dev(cases: Sequence[DevCase], names: Sequence[str], index: LabelIndex, embe
 
 
 def _try(desk: _Desk, edit: _Edit) -> _Trial | None:
-    """The edit as hunks, applied, read back and run. None when reading back does not give just what is meant."""
+    """The edit as hunks, applied, read back and run; None when what is read back is not what is meant."""
     hunks = _hunks(desk, edit)
     changed = _applied(desk, hunks) if hunks else None
     if hunks is None or changed is None or not _as_meant(desk.specs, changed, edit):
@@ -337,9 +337,7 @@ def _hunks(desk: _Desk, edit: _Edit) -> tuple[HunkDraft, ...] | None:
         if passage is None:
             return None
         path = desk.parts[passage.part].path
-        hunks.append(
-            HunkDraft(path=path, before=passage.before, after=passage.after, signal_ids=_signal_ids(quotes))
-        )
+        hunks.append(HunkDraft(path=path, before=passage.before, after=passage.after, signal_ids=_signal_ids(quotes)))
     return tuple(hunks)
 
 
@@ -361,7 +359,7 @@ def _as_meant(before: Sequence[LabelSpec], after: Sequence[LabelSpec], edit: _Ed
     return meant == [(s.name, s.description, s.examples) for s in after]
 
 
-# -- saying it ------------------------------------------------------------------------------------------------
+# -- saying it -------------------------------------------------------------------------------------
 
 
 def _draft(desk: _Desk, trial: _Trial, offered: int) -> ProposalDraft:
@@ -371,8 +369,8 @@ def _draft(desk: _Desk, trial: _Trial, offered: int) -> ProposalDraft:
         expected_impact=_impact(desk, trial),
         risks=_risks(desk, trial),
         review_guidance=(
-            f"Read each added line: is '{desk.specs[desk.expected].name}' the right answer to it, for everybody "
-            "who might say it? Then run the A/B on the test split; the dev figures above chose this edit and "
+            f"Read each added line: is '{desk.specs[desk.expected].name}' the right answer to it, for "
+            "everybody who might say it? Then run the A/B on the test split; the dev figures above chose this edit and "
             "flatter it."
         ),
     )
@@ -435,7 +433,7 @@ def _nothing(reason: str) -> ProposalDraft:
     return ProposalDraft(rationale=f"{BY_RULE} No change is proposed. {reason}")
 
 
-# -- small things ---------------------------------------------------------------------------------------------
+# -- small things ----------------------------------------------------------------------------------
 
 
 def _examples(specs: Sequence[LabelSpec]) -> set[str]:

@@ -36,7 +36,7 @@ class LabelSpec:
     """What a prompt says about one label.
 
     Lines count from 1 in the parsed text. `line` is the heading, `examples_line` the `Examples:` marker where
-    there is one, `last_line` the last line that belongs to the label and is not blank: new text goes after it.
+    there is one, `last_line` the label's last line that is not blank: new text goes after it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class LabelSpec:
 
 
 def join_parts(texts: Iterable[str]) -> str:
-    """The parts of a prompt as the one text that is parsed and sent: in order, each starting on a new line."""
+    """The parts of a prompt as the one text that is parsed and sent, in order, each starting on a new line."""
     joined = ""
     for text in texts:
         joined += text if not joined or joined.endswith("\n") else f"\n{text}"
