@@ -92,7 +92,8 @@ async def _make_template(servers: Servers) -> None:
 
 @contextmanager
 def _embedded(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    postgres = EmbeddedPostgres(folder / "postgres")
+    # Not a promise under test: ending a server with dozens of fresh databases would fsync for half a minute.
+    postgres = EmbeddedPostgres(folder / "postgres", settings={"fsync": "off"})
     bus = EmbeddedNats(folder / "nats", nats_config.server_config(), environment=environment)
     try:
         asyncio.run(postgres.start())

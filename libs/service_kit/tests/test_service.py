@@ -1,0 +1,198 @@
+"""A whole service on real servers: hears, says, answers, buries, replays, is healthy, stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import nats
+import pytest
+
+from libs.contracts import topology
+from libs.contracts.envelope import Event
+from libs.contracts.queries import CountSignals, ListDeadLetters, ReplayDeadLetter, SignalCounts, TouchpointCounts
+from libs.contracts.signals import SignalObservedV1, SignalProcessedV1
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.service_kit.db import Database
+from libs.service_kit.errors import Refused, Unavailable
+from libs.service_kit.queries import Asker
+from libs.service_kit.service import Service
+from libs.service_kit.settings import KitSettings
+from libs.service_kit.testing import Installation
+from libs.service_kit.tests.support import effects, make_effects_table, note, observed
+
+
+async def ignore(events: Any, db: Database) -> None:
+    async with db.transaction(inbox=events):
+        pass
+
+
+async def count(query: CountSignals) -> SignalCounts:
+    if query.touchpoint_id == "unknown":
+        raise Refused("not_found", "no touchpoint 'unknown'", status=404)
+    return SignalCounts(counts=(TouchpointCounts(touchpoint_id="t", stored=1, unprocessed=0, rejected=0),))
+
+
+def build(installation: Installation, **changes: Any) -> Service:
+    service = Service("normaliser", KitSettings(**{**installation.settings("normaliser"), **changes}))
+    service.consume(SignalObservedV1, note, db=service.db)
+    service.consume(SignalProcessedV1, ignore, db=service.db)
+    service.consume(TouchpointRegisteredV1, ignore, db=service.db)
+    service.answer(CountSignals, count)
+    return service
+
+
+@pytest.fixture
+async def service(installation: Installation) -> AsyncIterator[Service]:
+    await make_effects_table(installation.admin_dsn)
+    running = build(installation)
+    await running.start()
+    yield running
+    await running.close()
+
+
+async def push(installation: Installation, events: list[Event[SignalObservedV1] | bytes]) -> None:
+    client = await nats.connect(
+        installation.servers.nats_url, user="scanner", password=installation.servers.nats_password("scanner")
+    )
+    js = client.jetstream(prefix="bus")
+    for event in events:
+        body = event if isinstance(event, bytes) else event.encode()
+        await js.publish("refinement.signal.observed.v1", body, stream="REFINEMENT", timeout=5)
+    await client.close()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def registry_asker(installation: Installation) -> tuple[nats.NATS, Asker]:
+    client = await nats.connect(
+        installation.servers.nats_url, user="registry", password=installation.servers.nats_password("registry")
+    )
+    return client, Asker(lambda: client)
+
+
+async def test_what_is_heard_takes_effect_and_is_said_on(installation: Installation, service: Service) -> None:
+    events = [observed(key=f"k{n}") for n in range(250)]
+    await push(installation, [*events, *events[:50]])
+
+    async def all_said() -> bool:
+        admin = await installation.bus_admin()
+        info = await admin.jetstream().stream_info("REFINEMENT", subjects_filter="refinement.signal.created.v1")
+        await admin.close()
+        return (info.state.subjects or {}).get("refinement.signal.created.v1", 0) >= 250
+
+    await until(all_said)
+    assert sorted(await effects(service.db)) == sorted(event.id for event in events)
+
+
+async def test_a_poison_message_is_listed_and_replayed(installation: Installation, service: Service) -> None:
+    bad, good = observed("poison"), observed("fine")
+    await push(installation, [bad, b"not json", good])
+    client, asker = await registry_asker(installation)
+    list_subject = topology.dead_letter_list_subject("normaliser")
+    replay_subject = topology.dead_letter_replay_subject("normaliser")
+
+    async def both_buried() -> bool:
+        return len((await asker.ask(ListDeadLetters(), subject=list_subject)).dead_letters) == 2
+
+    await until(both_buried)
+    assert await effects(service.db) == [good.id]
+    letters = (await asker.ask(ListDeadLetters(), subject=list_subject)).dead_letters
+    by_event = {letter.event_id: letter for letter in letters}
+    still_bad = await asker.ask(ReplayDeadLetter(dead_letter_id=by_event[bad.id].dead_letter_id), subject=replay_subject)
+    assert still_bad.outcome == "failed"
+
+    async def fixed(events: list[Event[SignalObservedV1]], db: Database) -> None:
+        async with db.transaction(inbox=events) as tx:
+            for event in tx.fresh:
+                await tx.conn.execute("INSERT INTO effects (event_id) VALUES ($1)", event.id)
+
+    service._consumers["normaliser-refinement_signal_observed_v1"]._handler = fixed
+    for _ in range(2):
+        done = await asker.ask(ReplayDeadLetter(dead_letter_id=by_event[bad.id].dead_letter_id), subject=replay_subject)
+        assert done.outcome == "handled"
+    assert await effects(service.db) == [good.id, bad.id]
+    with pytest.raises(Refused, match="no dead letter"):
+        await asker.ask(ReplayDeadLetter(dead_letter_id=uuid4()), subject=replay_subject)
+    admin = await installation.bus_admin()
+    stream = await admin.jetstream().stream_info("DLQ")
+    assert stream.state.messages == 2
+    await admin.close()
+    await client.close()
+
+
+async def test_questions_are_answered_refused_and_missed(installation: Installation, service: Service) -> None:
+    client, asker = await registry_asker(installation)
+    assert (await asker.ask(CountSignals())).counts[0].stored == 1
+    with pytest.raises(Refused) as no:
+        await asker.ask(CountSignals(touchpoint_id="unknown"))
+    assert (no.value.status, no.value.code) == (404, "not_found")
+    malformed = await client.request(CountSignals.subject, b'{"touchpoint_id": 7}', timeout=2)
+    assert json.loads(malformed.data)["refused"]["status"] == 422
+    from libs.contracts.queries import ListPatterns
+
+    with pytest.raises(Unavailable):
+        await asker.ask(ListPatterns(), timeout_s=1)
+    await client.close()
+
+
+async def test_health_tells_what_is_wrong(installation: Installation, service: Service) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{service.http_port}") as http:
+        assert (await http.get("/health/live")).status_code == 200
+        ready = await http.get("/health/ready")
+        assert ready.status_code == 200, ready.text
+        assert "burnish_messages_total" in (await http.get("/metrics")).text
+        admin = await installation.bus_admin()
+        durable = "normaliser-refinement_signal_processed_v1"
+        await admin.jetstream().delete_consumer("REFINEMENT", durable)
+        await admin.close()
+        unready = await http.get("/health/ready")
+        assert unready.status_code == 503
+        assert unready.json()["checks"][durable] != "ok"
+        assert unready.json()["checks"]["database"] == "ok"
+        assert (await http.get("/health/live")).status_code == 200
+
+
+async def test_a_service_without_a_handler_for_a_durable_does_not_start(installation: Installation) -> None:
+    service = Service("normaliser", KitSettings(**installation.settings("normaliser")))
+    with pytest.raises(RuntimeError, match=r"hears .*refinement\.signal\.observed\.v1"):
+        await service.start()
+
+
+async def test_a_taken_port_is_named(installation: Installation, service: Service) -> None:
+    other = build(installation, http_port=service.http_port)
+    with pytest.raises(OSError, match=f"{service.http_port}.*BURNISH_HTTP_PORT"):
+        await other.start()
+    await other.close()
+
+
+async def test_two_replicas_relay_and_consume_without_doubling(installation: Installation, service: Service) -> None:
+    second = build(installation)
+    await second.start()
+    events = [observed(key=f"k{n}") for n in range(300)]
+    await push(installation, list(events))
+
+    async def all_there() -> bool:
+        return len(await effects(service.db)) >= 300
+
+    await until(all_there)
+    await second.close()
+    assert len(await effects(service.db)) == 300
+
+
+async def test_stop_leaves_no_task_behind(installation: Installation) -> None:
+    await make_effects_table(installation.admin_dsn)
+    before = asyncio.all_tasks()
+    service = build(installation)
+    await service.start()
+    await service.close()
+    await asyncio.sleep(0)
+    assert {task for task in asyncio.all_tasks() if not task.done()} <= before
