@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -71,7 +71,7 @@ class Event(Frozen, Generic[DataT]):
         data: DataT,
         *,
         source: str,
-        cause: Event[EventData] | None = None,
+        cause: Event[Any] | None = None,
         traceparent: str | None = None,
         time: datetime | None = None,
     ) -> Event[DataT]:

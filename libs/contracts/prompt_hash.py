@@ -11,9 +11,12 @@ class HasText(Protocol):
     """A part of a prompt: a path within its storage and a text."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Where it lives within its storage."""
+
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """What it says."""
 
 
 def content_sha256(parts: Iterable[HasText]) -> str:

@@ -41,12 +41,21 @@ class Message(Protocol):
     data: bytes
 
     @property
-    def headers(self) -> Mapping[str, str] | None: ...
+    def headers(self) -> Mapping[str, str] | None:
+        """Headers as they came."""
+
     @property
-    def metadata(self) -> Msg.Metadata: ...
-    async def ack(self) -> None: ...
-    async def nak(self, delay: float | None = None) -> None: ...
-    async def in_progress(self) -> None: ...
+    def metadata(self) -> Msg.Metadata:
+        """Deliveries and sequence."""
+
+    async def ack(self) -> None:
+        """Done."""
+
+    async def nak(self, delay: float | None = None) -> None:
+        """Again, after `delay` seconds."""
+
+    async def in_progress(self) -> None:
+        """Still in work."""
 
 
 @dataclass(frozen=True)

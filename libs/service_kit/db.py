@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -117,12 +118,15 @@ class Database:
         serialisable transaction starts with a snapshot that already holds its predecessor's effects.
         """
         events = [inbox] if isinstance(inbox, Event) else list(inbox)
-        async with self.connection() as conn, _session_lock(conn, lock):
-            async with conn.transaction(isolation=isolation):
-                fresh = await self._fresh(conn, events)
-                tx = Transaction(self.service, conn, fresh)
-                yield tx
-                said = await tx.flush()
+        async with (
+            self.connection() as conn,
+            _session_lock(conn, lock),
+            conn.transaction(isolation=isolation),
+        ):
+            fresh = await self._fresh(conn, events)
+            tx = Transaction(self.service, conn, fresh)
+            yield tx
+            said = await tx.flush()
         if said:
             self.on_said()
 
@@ -152,9 +156,7 @@ class Database:
 
     async def connect_alone(self) -> asyncpg.Connection[asyncpg.Record]:
         """A connection outside the pool, for LISTEN."""
-        return await asyncpg.connect(
-            self._dsn, server_settings={"application_name": f"burnish/{self.service}/listen"}
-        )
+        return await asyncpg.connect(self._dsn, server_settings={"application_name": f"burnish/{self.service}/listen"})
 
     async def ping(self) -> None:
         """One round trip. Raises when the database does not answer."""
@@ -185,6 +187,11 @@ async def _prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
         await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
 
 
+# An escaped NUL; `\\\\u0000`, an escaped backslash before the letters, is none.
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
 def _encode_json(value: object) -> str:
     # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
-    return json.dumps(value, default=str, allow_nan=False).replace("\\u0000", "")
+    encoded = json.dumps(value, default=str, allow_nan=False)
+    return _NUL.sub(r"\1", encoded) if "\\u0000" in encoded else encoded

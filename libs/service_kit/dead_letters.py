@@ -126,4 +126,3 @@ def _body(identity: UUID, service: str, letter: Buried, error: str) -> bytes:
             "body_base64": base64.b64encode(letter.body).decode(),
         }
     ).encode()
-

@@ -19,7 +19,8 @@ class Delivery:
     only_event: Event[Any] | None = None
 
 
-_CURRENT: ContextVar[Delivery] = ContextVar("delivery", default=Delivery())
+_NONE = Delivery()
+_CURRENT: ContextVar[Delivery] = ContextVar("delivery", default=_NONE)
 
 
 def current_delivery() -> Delivery:

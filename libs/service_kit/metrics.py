@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-MESSAGES = Counter(
-    "burnish_messages_total", "Messages handled, by consumer and outcome", ["consumer", "outcome"]
-)
+MESSAGES = Counter("burnish_messages_total", "Messages handled, by consumer and outcome", ["consumer", "outcome"])
 REDELIVERED = Counter("burnish_messages_redelivered_total", "Messages that came more than once", ["consumer"])
 HANDLE_SECONDS = Histogram(
     "burnish_handle_seconds",

@@ -116,9 +116,7 @@ def _query_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> lis
 def _query_imports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
     owners = {subject: other for other in services for subject in _answers(other)}
     wanted = _asks(entry, services)
-    return [
-        _import(account_of(owners[subject].name), subject) for subject in wanted if owners[subject] is not entry
-    ]
+    return [_import(account_of(owners[subject].name), subject) for subject in wanted if owners[subject] is not entry]
 
 
 def _says(entry: ServiceEntry) -> list[str]:

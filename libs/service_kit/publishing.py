@@ -64,7 +64,8 @@ class Publisher:
             raise BatchRefused("one message is no batch")
         batch = uuid4().hex
         for position, message in enumerate(part[:-1], start=1):
-            await self._client.publish(message.subject, message.body, headers=_headers(stream, message, batch, position))
+            headers = _headers(stream, message, batch, position)
+            await self._client.publish(message.subject, message.body, headers=headers)
         last = {**_headers(stream, part[-1], batch, len(part)), "Nats-Batch-Commit": "1"}
         answer = await self._client.request(part[-1].subject, part[-1].body, timeout=TIMEOUT_S, headers=last)
         ack = json.loads(answer.data)

@@ -59,9 +59,7 @@ def _read(query: Query[ReplyT], body: bytes) -> ReplyT:
 class Responder:
     """Answers one kind of query. Handlers are plain functions of a query and their dependencies."""
 
-    def __init__(
-        self, subject: str, query: type[AnyQuery], handler: Answerer, dependencies: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, subject: str, query: type[AnyQuery], handler: Answerer, dependencies: Mapping[str, Any]) -> None:
         self.subject = subject
         self._query = query
         self._handler = handler

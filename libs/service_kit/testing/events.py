@@ -13,7 +13,7 @@ from libs.contracts.topology import EVENTS
 from libs.service_kit.db import Database
 
 DataT = TypeVar("DataT", bound=EventData)
-_TYPES = {event.type: event for event in EVENTS}
+_MODELS: dict[str, type[Event[Any]]] = {event.type: Event[event] for event in EVENTS}  # type: ignore[valid-type]
 
 
 def event_of(data: DataT, *, time: datetime | None = None) -> Event[DataT]:
@@ -26,9 +26,7 @@ async def said(db: Database, kind: type[DataT] | None = None) -> list[Event[Any]
     async with db.connection() as conn:
         rows = await conn.fetch("SELECT subject, body FROM outbox ORDER BY id")
     events = [
-        Event[_TYPES[row["subject"]]].model_validate_json(bytes(row["body"]))  # type: ignore[name-defined]
-        for row in rows
-        if row["subject"] in _TYPES
+        _MODELS[row["subject"]].model_validate_json(bytes(row["body"])) for row in rows if row["subject"] in _MODELS
     ]
     return [event for event in events if kind is None or event.type == kind.type]
 

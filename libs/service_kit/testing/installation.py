@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nats
+from nats.aio.client import Client
 
 from libs.contracts.topology import STREAMS
 from libs.service_kit import topology
@@ -37,7 +38,7 @@ class Installation:
         """The superuser's DSN of this test's database."""
         return self.servers.admin_dsn(self.database)
 
-    async def bus_admin(self) -> nats.NATS:
+    async def bus_admin(self) -> Client:
         """A connection as `bus_admin`, who alone has JetStream."""
         return await nats.connect(
             self.servers.nats_url, user=ADMIN_USER, password=self.servers.nats_password(ADMIN_USER)

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import nats
 import pytest
+from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.js.errors import APIError
 
@@ -18,7 +19,7 @@ from libs.service_kit.testing import Installation
 OBSERVED = "refinement.signal.observed.v1"
 
 
-async def connect(installation: Installation, service: str) -> nats.NATS:
+async def connect(installation: Installation, service: str) -> Client:
     settings = installation.settings(service)
     return await nats.connect(
         settings["nats_url"], user=service, password=settings["nats_password"], max_reconnect_attempts=1
@@ -29,7 +30,7 @@ async def stored(installation: Installation, stream: str = "REFINEMENT") -> int:
     admin = await installation.bus_admin()
     try:
         info = await admin.jetstream().stream_info(stream)
-        return info.state.messages
+        return int(info.state.messages)
     finally:
         await admin.close()
 
@@ -70,9 +71,7 @@ async def test_a_reply_subject_cannot_forge_a_neighbours_event(installation: Ins
     client = await connect(installation, "qa_ingest")
     durable = "qa_ingest-refinement_touchpoint_registered_v1"
     body = json.dumps({"batch": 1, "no_wait": True}).encode()
-    await client.publish(
-        f"bus.CONSUMER.MSG.NEXT.REFINEMENT.{durable}", body, reply="refinement.proposal.approved.v1"
-    )
+    await client.publish(f"bus.CONSUMER.MSG.NEXT.REFINEMENT.{durable}", body, reply="refinement.proposal.approved.v1")
     await client.flush()
     await asyncio.sleep(0.1)
     assert await stored(installation) == 0

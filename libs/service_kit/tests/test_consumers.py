@@ -16,7 +16,7 @@ from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.testing import Installation, MemoryMessage, said
+from libs.service_kit.testing import MemoryMessage, said
 from libs.service_kit.testing.plugin import OpenDatabase
 from libs.service_kit.tests.support import effects, make_effects_table, note, observed
 
@@ -79,9 +79,7 @@ async def test_after_the_last_delay_it_is_a_dead_letter_with_its_reason(db: Data
     assert letter.deliveries == 3
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"not json", b"[]", b'{"id": 3}', b"\xff\xfe", b'{"data": {}}', b"[" * 100_000]
-)
+@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"id": 3}', b"\xff\xfe", b'{"data": {}}', b"[" * 100_000])
 async def test_what_cannot_be_parsed_is_a_dead_letter_at_once(db: Database, body: bytes) -> None:
     message = MemoryMessage(body, subject="refinement.signal.observed.v1")
     neighbour = MemoryMessage(observed(), seq=2)
@@ -157,12 +155,14 @@ async def test_without_a_place_for_the_dead_letter_nothing_is_dropped(db: Databa
 
 
 async def test_a_rolled_back_transaction_says_nothing(db: Database) -> None:
-    with pytest.raises(RuntimeError):
+    async def change_ones_mind() -> None:
         async with db.transaction(inbox=observed()) as tx:
-            tx.say(*[])
             tx.say_raw("refinement.signal.created.v1", b"{}")
             await tx.flush()
             raise RuntimeError("changed its mind")
+
+    with pytest.raises(RuntimeError):
+        await change_ones_mind()
     async with db.connection() as conn:
         assert await conn.fetchval("SELECT count(*) FROM outbox") == 0
         assert await conn.fetchval("SELECT count(*) FROM inbox") == 0
@@ -176,6 +176,3 @@ async def test_cause_and_correlation_are_passed_on(db: Database) -> None:
     assert fact.correlationid == event.correlationid
     assert fact.traceparent
     assert fact.source == "burnish/normaliser"
-
-
-__all__ = ["Installation"]

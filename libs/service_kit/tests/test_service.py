@@ -11,6 +11,7 @@ from uuid import uuid4
 import httpx
 import nats
 import pytest
+from nats.aio.client import Client
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
@@ -72,7 +73,7 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15) -
             await asyncio.sleep(0.02)
 
 
-async def registry_asker(installation: Installation) -> tuple[nats.NATS, Asker]:
+async def registry_asker(installation: Installation) -> tuple[Client, Asker]:
     client = await nats.connect(
         installation.servers.nats_url, user="registry", password=installation.servers.nats_password("registry")
     )
@@ -87,7 +88,7 @@ async def test_what_is_heard_takes_effect_and_is_said_on(installation: Installat
         admin = await installation.bus_admin()
         info = await admin.jetstream().stream_info("REFINEMENT", subjects_filter="refinement.signal.created.v1")
         await admin.close()
-        return (info.state.subjects or {}).get("refinement.signal.created.v1", 0) >= 250
+        return int((info.state.subjects or {}).get("refinement.signal.created.v1", 0)) >= 250
 
     await until(all_said)
     assert sorted(await effects(service.db)) == sorted(event.id for event in events)
@@ -107,7 +108,8 @@ async def test_a_poison_message_is_listed_and_replayed(installation: Installatio
     assert await effects(service.db) == [good.id]
     letters = (await asker.ask(ListDeadLetters(), subject=list_subject)).dead_letters
     by_event = {letter.event_id: letter for letter in letters}
-    still_bad = await asker.ask(ReplayDeadLetter(dead_letter_id=by_event[bad.id].dead_letter_id), subject=replay_subject)
+    replay = ReplayDeadLetter(dead_letter_id=by_event[bad.id].dead_letter_id)
+    still_bad = await asker.ask(replay, subject=replay_subject)
     assert still_bad.outcome == "failed"
 
     async def fixed(events: list[Event[SignalObservedV1]], db: Database) -> None:
@@ -117,7 +119,7 @@ async def test_a_poison_message_is_listed_and_replayed(installation: Installatio
 
     service._consumers["normaliser-refinement_signal_observed_v1"]._handler = fixed
     for _ in range(2):
-        done = await asker.ask(ReplayDeadLetter(dead_letter_id=by_event[bad.id].dead_letter_id), subject=replay_subject)
+        done = await asker.ask(replay, subject=replay_subject)
         assert done.outcome == "handled"
     assert await effects(service.db) == [good.id, bad.id]
     with pytest.raises(Refused, match="no dead letter"):
