@@ -226,7 +226,7 @@ def run(quick: bool) -> dict[str, Any]:
         },
         "ratios": {"power_paired_to_unpaired": round(power["paired"] / max(power["unpaired_z"], 1 / runs), 2)},
         "goal": {
-            "false_verdicts": "at most 5 % family-wise over all; in every scenario within 3 Monte Carlo standard errors",
+            "false_verdicts": "at most 5 % family-wise over all, and in each scenario within 3 Monte Carlo errors",
             "coverage": "93.5 % to 96.5 % of every metric where 5 or more cases are discordant, at least 93.5 % below",
             "power": "paired above unpaired",
             "speed": f"under {BUDGET_S} s",

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.ab_runner.statistics import Interval
 from services.ab_runner.verdicts import MetricComparison, PairedCase, compare, decide
 
 LABELS = "abcde"
 
 
-def _case(i, expected, a, b, cluster=None):
+def _case(i: int, expected: str, a: str, b: str, cluster: str | None = None) -> PairedCase:
     return PairedCase(f"case-{i:04d}", expected, a, b, cluster)
 
 
-def _cases(n=100, gained=0, lost=0, wrong=20, cluster_size=0):
+def _cases(n: int = 100, gained: int = 0, lost: int = 0, wrong: int = 20, cluster_size: int = 0) -> list[PairedCase]:
     """n cases: the first `gained` right only in B, then `lost` only in A, then `wrong` in neither, the rest in both."""
     cases = []
     for i in range(n):
@@ -29,7 +30,7 @@ def _cases(n=100, gained=0, lost=0, wrong=20, cluster_size=0):
     return cases
 
 
-def _swapped(cases):
+def _swapped(cases: list[PairedCase]) -> list[PairedCase]:
     return [replace(c, got_a=c.got_b, got_b=c.got_a) for c in cases]
 
 
@@ -50,14 +51,14 @@ def _swapped(cases):
     ],
     ids=lambda x: x if isinstance(x, str) else f"n{len(x)}",
 )
-def test_verdicts(cases, verdict):
+def test_verdicts(cases: list[PairedCase], verdict: str) -> None:
     result = compare(cases, "accuracy", ["accuracy", "macro_f1"])
     assert result.verdict == verdict, result.reason
     assert result.reason
     assert len(result.metrics) == 2
 
 
-def _metric(name, low, high, primary=False):
+def _metric(name: str, low: float, high: float, primary: bool = False) -> MetricComparison:
     return MetricComparison(
         name, 0.5, 0.5, (low + high) / 2, (low, high), 0.5, "", 0.0, "", 100, primary, "", (low, high), 0.5, 0.05
     )
@@ -78,17 +79,17 @@ def _metric(name, low, high, primary=False):
         ((-0.01, 0.02), (0.0, 0.02), "undecided"),
     ],
 )
-def test_verdict_table(primary, guard, verdict):
+def test_verdict_table(primary: Interval, guard: Interval, verdict: str) -> None:
     assert decide([_metric("p", *primary, primary=True), _metric("g", *guard)], 0.01)[0] == verdict
 
 
-def test_the_wider_margin_settles():
+def test_the_wider_margin_settles() -> None:
     cases = _cases(300, gained=5, lost=5)
     assert compare(cases, margin=0.01).verdict == "undecided"
     assert compare(cases, margin=0.1).verdict == "not_worse"
 
 
-def test_flips_and_counts():
+def test_flips_and_counts() -> None:
     result = compare(_cases(50, gained=2, lost=1))
     assert result.flips.gained == ("case-0000", "case-0001")
     assert result.flips.lost == ("case-0002",)
@@ -99,7 +100,7 @@ def test_flips_and_counts():
     assert accuracy.odds_ratio == 2
 
 
-def test_undecided_says_how_many_cases_more():
+def test_undecided_says_how_many_cases_more() -> None:
     result = compare(_cases(100, gained=10, lost=5))
     assert result.verdict == "undecided"
     assert result.cases_needed is not None
@@ -107,14 +108,14 @@ def test_undecided_says_how_many_cases_more():
     assert "below -1.0 points" in result.reason
 
 
-def test_few_cases_say_why_macro_f1_has_no_interval():
+def test_few_cases_say_why_macro_f1_has_no_interval() -> None:
     guard = compare(_cases(12, gained=2, wrong=2)).metrics[1]
     assert guard.method == "not_applicable"
     assert guard.ci95 == (-1.0, 1.0)
     assert "12 cases" in guard.note
 
 
-def test_identical_variants_have_no_point_interval():
+def test_identical_variants_have_no_point_interval() -> None:
     for metric in compare(_cases(100)).metrics:
         assert metric.delta == 0
         assert metric.p_value == 1
@@ -127,7 +128,7 @@ METRICS = ["accuracy", "macro_f1", "weighted_f1"]
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(answers, min_size=1, max_size=90), st.booleans())
-def test_laws_of_compare(rows, clustered):
+def test_laws_of_compare(rows: list[tuple[str, str, str, int]], clustered: bool) -> None:
     cases = [_case(i, e, a, b, f"doc-{c}" if clustered else None) for i, (e, a, b, c) in enumerate(rows)]
     result = compare(cases, "accuracy", METRICS)
     mirrored = compare(_swapped(cases), "accuracy", METRICS)
@@ -146,13 +147,13 @@ def test_laws_of_compare(rows, clustered):
     assert compare(cases, "accuracy", METRICS) == result
 
 
-def test_same_seed_same_result_and_seed_only_moves_the_swap_test():
+def test_same_seed_same_result_and_seed_only_moves_the_swap_test() -> None:
     cases = _cases(200, gained=30, lost=15)
     assert compare(cases, seed=1) == compare(cases, seed=1)
     assert compare(cases, seed=1).metrics[0] == compare(cases, seed=2).metrics[0]
 
 
-def test_copies_in_a_cluster_are_not_evidence():
+def test_copies_in_a_cluster_are_not_evidence() -> None:
     once = _cases(60, gained=8, lost=2)
     copies = [replace(c, case_id=f"{c.case_id}/{i}", cluster=c.case_id) for c in once for i in range(5)]
     assert compare([replace(c, cluster=None) for c in copies]).verdict == "better"
@@ -163,7 +164,7 @@ def test_copies_in_a_cluster_are_not_evidence():
     assert clustered.smallest_detectable_effect == pytest.approx(compare(once).smallest_detectable_effect, abs=0.03)
 
 
-def test_scores():
+def test_scores() -> None:
     rng = np.random.default_rng(5)
     scores = [(float(a), float(min(1, a + 0.1 * rng.random()))) for a in rng.random(60)]
     cases = [PairedCase(f"c{i}", scores={"rouge": pair}) for i, pair in enumerate(scores)]
@@ -184,18 +185,18 @@ def test_scores():
         ([PairedCase("x", scores={"s": (0, float("nan"))})], ["s"], "not a finite number in case 'x'"),
     ],
 )
-def test_bad_input_is_named(cases, metrics, message):
+def test_bad_input_is_named(cases: list[PairedCase], metrics: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare(cases, metrics[0], metrics)
 
 
-def test_bad_margin():
+def test_bad_margin() -> None:
     with pytest.raises(ValueError, match="margin is 0 or more"):
         compare(_cases(5), margin=-0.1)
 
 
 @pytest.mark.parametrize("cluster_size", [1, 3])
-def test_equal_variants_are_seldom_called_different(cluster_size):
+def test_equal_variants_are_seldom_called_different(cluster_size: int) -> None:
     rng = np.random.default_rng(42)
     false = 0
     for run in range(150):
