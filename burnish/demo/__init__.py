@@ -1,0 +1,1 @@
+"""The demonstration: the whole loop once around, through the real services, on real input."""

@@ -1,0 +1,143 @@
+"""The platform whose AI feature is refined: its tables, the model's answers in production, and what users say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import UUID
+
+import asyncpg
+
+from burnish.demo.dataset import EXAMPLE, Dataset, Labelled
+from libs.llm import OfflineModel
+
+DATABASE = "platform"
+READER = "platform_reader"
+USERS = 25
+LOW_CONFIDENCE = 0.5
+DAYS = 14
+REASONS = (
+    "This is about {expected}.",
+    "Wrong label, it should be {expected}.",
+    "The customer asks about {expected}, not {got}.",
+    "Not {got}.",
+    "Went to the wrong team.",
+    "Misrouted: {got} does not fit.",
+    "Should have been {expected}.",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model answered to one production input."""
+
+    row: Labelled
+    label: str
+    confidence: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a user would object."""
+        return self.label != self.row.label
+
+
+@dataclass(frozen=True)
+class Production:
+    """What happened on the platform."""
+
+    answers: int
+    wrong: int
+    flags: int
+    low_confidence: int
+
+    @property
+    def signals(self) -> int:
+        """How many signals the scanners will find."""
+        return self.flags + self.low_confidence
+
+
+async def make_platform(admin_dsn: str, password: str) -> str:
+    """Create the platform's database with the example's tables and a role that may only read. Returns its DSN."""
+    admin = await asyncpg.connect(admin_dsn)
+    try:
+        if not await admin.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
+            await admin.execute(f"CREATE DATABASE {DATABASE}")
+        if not await admin.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", READER):
+            await admin.execute(f"CREATE ROLE {READER} LOGIN PASSWORD '{password}'")
+    finally:
+        await admin.close()
+    conn = await asyncpg.connect(_with(admin_dsn, path=f"/{DATABASE}"))
+    try:
+        await conn.execute(Path(EXAMPLE / "platform.sql").read_text())
+        await conn.execute(f"GRANT USAGE ON SCHEMA platform TO {READER}")
+        await conn.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA platform TO {READER}")
+    finally:
+        await conn.close()
+    parts = urlsplit(admin_dsn)
+    return _with(admin_dsn, path=f"/{DATABASE}", netloc=f"{READER}:{password}@{parts.hostname}:{parts.port}")
+
+
+async def answer_traffic(model: OfflineModel, prompt: str, traffic: Sequence[Labelled]) -> list[Answer]:
+    """Let the model answer every production input with the live prompt."""
+    replies = await model.classify_many(prompt, [row.text for row in traffic])
+    answers = []
+    for row, reply in zip(traffic, replies, strict=True):
+        assert reply.data is not None
+        answers.append(Answer(row, str(reply.data["label"]), float(reply.data["confidence"])))
+    return answers
+
+
+async def record(
+    admin_dsn: str, dataset: Dataset, answers: Sequence[Answer], version_ref: str, *, seed: int = 11
+) -> Production:
+    """Write the answers into the platform's tables: wrong ones are flagged, uncertain ones stand as they are."""
+    rng = random.Random(seed)
+    now = datetime.now(UTC)
+    articles, flags, items = [], [], []
+    for answer in answers:
+        identity = UUID(int=rng.getrandbits(128), version=4)
+        at = now - timedelta(seconds=rng.uniform(60, DAYS * 86_400))
+        if answer.wrong:
+            articles.append((identity, answer.row.text, answer.label, answer.confidence, version_ref, at))
+            flags.append(_flag(rng, identity, answer, at))
+        elif answer.confidence < LOW_CONFIDENCE:
+            items.append((identity, answer.row.text, answer.label, answer.confidence, version_ref, at))
+    conn = await asyncpg.connect(_with(admin_dsn, path=f"/{DATABASE}"))
+    try:
+        async with conn.transaction():
+            await conn.executemany(_ARTICLE, articles)
+            await conn.executemany(_FLAG, flags)
+            await conn.executemany(_ITEM, items)
+    finally:
+        await conn.close()
+    return Production(len(answers), len(flags), len(flags), len(items))
+
+
+def _flag(rng: random.Random, article: UUID, answer: Answer, at: datetime) -> tuple[object, ...]:
+    user = f"agent-{rng.randrange(USERS) + 1:02d}"
+    reason = rng.choice(REASONS).format(expected=answer.row.label, got=answer.label)
+    flagged = at + timedelta(seconds=rng.uniform(1, 50))
+    return (UUID(int=rng.getrandbits(128), version=4), article, user, reason, answer.row.label, flagged)
+
+
+def _with(dsn: str, **parts: str) -> str:
+    return urlunsplit(urlsplit(dsn)._replace(**parts))
+
+
+_ARTICLE = """
+INSERT INTO platform.feed_articles (id, body, label, label_confidence, version_ref, created_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+"""
+_FLAG = """
+INSERT INTO platform.feed_flags (id, article_id, flagged_by, category, reason, expected, created_at, updated_at)
+VALUES ($1, $2, $3, 'wrong_label', $4, $5, $6, $6)
+"""
+_ITEM = """
+INSERT INTO platform.content_items
+    (id, content_type, body, classification, classification_confidence, version_ref, created_by, created_at, updated_at)
+VALUES ($1, 'message', $2, $3, $4, $5, 'classifier', $6, $6)
+"""
