@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.topology import Durable
-from libs.service_kit import dead_letters, logging, tracing
+from libs.service_kit import dead_letters, faults, logging, tracing
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.errors import Poison
@@ -137,6 +137,7 @@ class Consumer(Generic[DataT]):
         except Exception as error:
             await self._failed(parsed, error)
         else:
+            faults.point("commit_ack")
             self.failing = None
             MESSAGES.labels(self.name, "acked").inc(len(parsed))
             for item in parsed:

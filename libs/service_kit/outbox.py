@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.service_kit import logging
+from libs.service_kit import faults, logging
 from libs.service_kit.metrics import OUTBOX_AGE, OUTBOX_DEPTH
 from libs.service_kit.publishing import Outgoing, Publisher
 
@@ -98,6 +98,7 @@ class Relay:
                 OUTBOX_AGE.set(0)
                 return False
             sent = await self._publisher.publish([_outgoing(row) for row in rows])
+            faults.point("puback_mark")
             await conn.execute(_SENT, [row["id"] for row in rows if row["msg_id"] in sent])
             waiting, age = await depth(conn)
             OUTBOX_DEPTH.set(waiting)
