@@ -1,0 +1,1 @@
+"""The normaliser: owns `prompt_quality_signals`; validates, maps severity, deduplicates, rejects."""

@@ -1,0 +1,24 @@
+"""Wiring of the normaliser."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from libs.contracts.queries import CountSignals, ListSignals
+from libs.contracts.signals import SignalObservedV1, SignalProcessedV1
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.service_kit.service import Service
+from services.normaliser import handlers
+from services.normaliser.settings import Settings
+
+
+def build(settings: Settings) -> Service:
+    """The service, ready to `run()`."""
+    service = Service("normaliser", settings)
+    service.consume(SignalObservedV1, handlers.on_signals_observed, db=service.db)
+    service.consume(SignalProcessedV1, handlers.on_signals_processed, db=service.db)
+    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    service.answer(ListSignals, handlers.answer_list, db=service.db)
+    service.answer(CountSignals, handlers.answer_count, db=service.db)
+    service.every(settings.rejudge_every_s, "rejudge", partial(handlers.rejudge, service.db))
+    return service

@@ -1,0 +1,114 @@
+"""What the normaliser does with each event and query: a function each, of the message and its dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from prometheus_client import Counter
+
+from libs.contracts.envelope import Event, EventData
+from libs.contracts.queries import CountSignals, ListSignals, SignalCounts, SignalPage
+from libs.contracts.signals import SignalCreatedV1, SignalObservedV1, SignalProcessedV1, SignalRejectedV1
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.service_kit import logging
+from libs.service_kit.db import Database
+from libs.service_kit.errors import Refused
+from services.normaliser import domain, store
+
+log = logging.get(__name__)
+
+SIGNALS = Counter("burnish_signals_total", "Signals by what was said about them", ["fact", "kind"])
+REJUDGE_BATCH = 500
+PAGE_BYTES = 2 * 1024 * 1024
+
+
+async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Database) -> None:
+    """Store what was observed; say what is new, what was seen again later, and what does not count."""
+    async with db.transaction(inbox=events) as tx:
+        if not tx.fresh:
+            return
+        known = await store.scopes(tx.conn, {event.data.touchpoint_id for event in tx.fresh})
+        accepted, rejected = domain.normalise(tx.fresh, known, datetime.now(UTC))
+        judged = [*accepted, *rejected]
+        facts = domain.facts(judged, await store.save(tx.conn, judged))
+        for fact, cause in facts:
+            tx.say(fact, cause=cause)
+    _tell(fact for fact, _ in facts)
+
+
+async def on_signals_processed(events: list[Event[SignalProcessedV1]], db: Database) -> None:
+    """Mark the signals that a run of the detector took into account."""
+    async with db.transaction(inbox=events) as tx:
+        await store.mark_processed(
+            tx.conn, [(one, event.data.processed_at) for event in tx.fresh for one in event.data.signal_ids]
+        )
+
+
+async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
+    """Keep each touchpoint's scope. `rejudge` then finds the signals that were judged without it."""
+    async with db.transaction(inbox=events) as tx:
+        newest: dict[str, TouchpointRegisteredV1] = {}
+        for event in sorted(tx.fresh, key=lambda event: event.data.revision):
+            newest[event.data.touchpoint.id] = event.data
+        await store.register(tx.conn, list(newest.values()))
+
+
+async def rejudge(db: Database) -> None:
+    """Judge again, in bounded batches, every signal whose touchpoint became known or changed its scope."""
+    more = True
+    while more:
+        async with db.transaction() as tx:
+            misjudged = await store.misjudged(tx.conn, REJUDGE_BATCH)
+            rejudged = [domain.rejudge(signal) for signal in misjudged]
+            transitions = await store.save_rejudged(tx.conn, rejudged)
+            facts = [
+                fact
+                for signal, now in zip(misjudged, rejudged, strict=True)
+                if (fact := domain.fact_of_rejudged(signal, now, transitions.get(now.signal_id, 1)))
+            ]
+            tx.say(*facts)
+        _tell(facts)
+        more = len(misjudged) == REJUDGE_BATCH
+
+
+async def answer_list(query: ListSignals, db: Database) -> SignalPage:
+    """One page of signals, newest first; shorter than asked for where the payloads are large."""
+    after = _cursor(query.cursor) if query.cursor else None
+    async with db.connection() as conn, conn.transaction(readonly=True):
+        signals, more = await store.listed(conn, query, after, PAGE_BYTES)
+    following = f"{signals[-1].created_at.isoformat()}~{signals[-1].signal_id}" if more else None
+    return SignalPage(signals=tuple(signals), next=following)
+
+
+async def answer_count(query: CountSignals, db: Database) -> SignalCounts:
+    """Counts by touchpoint: `stored` and `unprocessed` are signals that count, `rejected` those that do not."""
+    async with db.connection() as conn:
+        return SignalCounts(counts=tuple(await store.counts(conn, query.touchpoint_id)))
+
+
+def _cursor(text: str) -> store.Cursor:
+    try:
+        return store.Cursor.parse(text)
+    except ValueError as error:
+        raise Refused("bad_cursor", "cursor must be the `next` of an earlier page", status=422) from error
+
+
+def _tell(facts: Iterable[EventData]) -> None:
+    for fact in facts:
+        if isinstance(fact, SignalCreatedV1):
+            SIGNALS.labels("created", fact.signal_type).inc()
+            log.info(
+                "refinement.signal.created",
+                touchpoint=fact.touchpoint_id,
+                signal_type=fact.signal_type,
+                severity=fact.severity,
+            )
+        elif isinstance(fact, SignalRejectedV1):
+            SIGNALS.labels("rejected", fact.reason).inc()
+            log.info(
+                "refinement.signal.rejected",
+                touchpoint=fact.touchpoint_id,
+                signal_id=str(fact.signal_id),
+                reason=fact.reason,
+            )

@@ -1,0 +1,345 @@
+"""The only SQL of the normaliser. Functions take a connection and never commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from libs.contracts.queries import ListSignals, StoredSignal, TouchpointCounts
+from libs.contracts.signals import SignalPayload
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.vocabulary import Scope
+from libs.service_kit.db import Connection
+from services.normaliser.domain import Judged, Misjudged, Outcome, Rejudged
+
+# --- touchpoints ------------------------------------------------------------------------------------------
+
+_REGISTER = """
+INSERT INTO touchpoints AS t (touchpoint_id, scope, revision)
+SELECT * FROM unnest($1::text[], $2::text[], $3::int[]) AS incoming (touchpoint_id, scope, revision)
+ORDER BY touchpoint_id
+ON CONFLICT (touchpoint_id) DO UPDATE SET scope = excluded.scope, revision = excluded.revision
+WHERE t.revision < excluded.revision
+"""
+
+
+async def register(conn: Connection, registered: Sequence[TouchpointRegisteredV1]) -> None:
+    """Keep each touchpoint's scope (one row a touchpoint). An older revision than the one kept changes nothing."""
+    await conn.execute(
+        _REGISTER,
+        [one.touchpoint.id for one in registered],
+        [one.touchpoint.scope for one in registered],
+        [one.revision for one in registered],
+    )
+
+
+async def scopes(conn: Connection, touchpoint_ids: Collection[str]) -> dict[str, Scope]:
+    """The scope of each of these touchpoints that is known."""
+    rows = await conn.fetch(
+        "SELECT touchpoint_id, scope FROM touchpoints WHERE touchpoint_id = ANY($1::text[])", list(touchpoint_ids)
+    )
+    return {row["touchpoint_id"]: row["scope"] for row in rows}
+
+
+# --- signals ----------------------------------------------------------------------------------------------
+
+# `before` is read in the snapshot of the statement, so it is never newer than the row that is updated: with two
+# replicas at work a fact may be said twice, with the same event id, and never not at all.
+_SAVE = """
+WITH incoming AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::text[],
+        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::text[], $15::text[],
+        $16::text[]
+    ) AS t (
+        id, touchpoint_id, workspace_id, signal_type, severity, evidence_ref, payload, actor_id,
+        actor_kind, version_ref, source_key, first_seen, last_seen, judged_scope, rejected,
+        reject_detail
+    )
+), before AS (
+    SELECT s.id, s.last_seen, s.rejected FROM prompt_quality_signals AS s JOIN incoming USING (id)
+), saved AS (
+    INSERT INTO prompt_quality_signals AS s (
+        id, touchpoint_id, workspace_id, signal_type, severity, evidence_ref, payload, actor_id,
+        actor_kind, version_ref, source_key, first_seen, last_seen, judged_scope, rejected,
+        reject_detail, transitions
+    )
+    SELECT *, (rejected IS NOT NULL)::int FROM incoming ORDER BY id
+    ON CONFLICT (id) DO UPDATE SET
+        (severity, evidence_ref, payload, version_ref) = (
+            SELECT newest.severity, newest.evidence_ref, newest.payload, newest.version_ref
+            FROM (VALUES
+                (true, excluded.severity, excluded.evidence_ref, excluded.payload, excluded.version_ref),
+                (false, s.severity, s.evidence_ref, s.payload, s.version_ref)
+            ) AS newest (incoming, severity, evidence_ref, payload, version_ref)
+            WHERE newest.incoming = (
+                excluded.last_seen > s.last_seen OR (s.rejected IS NOT NULL AND excluded.rejected IS NULL)
+            )
+        ),
+        first_seen = least(s.first_seen, excluded.first_seen),
+        last_seen = greatest(s.last_seen, excluded.last_seen),
+        judged_scope = excluded.judged_scope,
+        rejected = excluded.rejected,
+        reject_detail = excluded.reject_detail,
+        transitions = s.transitions
+            + (excluded.rejected IS NOT NULL AND s.rejected IS DISTINCT FROM excluded.rejected)::int
+    WHERE (
+        excluded.last_seen > s.last_seen
+        OR excluded.first_seen < s.first_seen
+        OR s.rejected IS DISTINCT FROM excluded.rejected
+        OR s.judged_scope <> excluded.judged_scope
+    )
+    -- An invalid observation says nothing about a signal that counts.
+    AND NOT (s.rejected IS NULL AND excluded.rejected IS NOT DISTINCT FROM 'invalid')
+    RETURNING s.id, s.first_seen, s.last_seen, s.actor_id, s.actor_kind, s.rejected, s.transitions
+), told AS (
+    SELECT saved.*, CASE
+        WHEN saved.rejected IS NOT NULL AND before.rejected IS DISTINCT FROM saved.rejected THEN 'rejected'
+        WHEN saved.rejected IS NULL AND (
+            before.rejected IS NOT NULL
+            OR (before.id IS NULL OR before.last_seen < incoming.last_seen) AND saved.last_seen = incoming.last_seen
+        ) THEN 'created'
+    END AS fact
+    FROM saved JOIN incoming USING (id) LEFT JOIN before USING (id)
+)
+SELECT * FROM told WHERE fact IS NOT NULL ORDER BY first_seen, id
+"""
+
+
+async def save(conn: Connection, judged: Sequence[Judged]) -> list[Outcome]:
+    """Insert or move these signals (each id once) in one statement; return what is to be said.
+
+    A signal seen again later moves `last_seen` and takes the newer observation's words; its actor and
+    `created_at` stay. One that did not count and now does takes the new observation's words too.
+    """
+    if not judged:
+        return []
+    signals = [one.newest.data for one in judged]
+    rows = await conn.fetch(
+        _SAVE,
+        [one.signal_id for one in judged],
+        [one.touchpoint_id for one in signals],
+        [one.workspace_id for one in signals],
+        [one.signal_type for one in signals],
+        [one.severity for one in judged],
+        [one.evidence_ref.model_dump(exclude_none=True) for one in signals],
+        [_payload(one) for one in judged],
+        [_text(one.actor_id) for one in signals],
+        [one.actor_kind for one in signals],
+        [_text(one.version_ref) if one.version_ref else None for one in signals],
+        [one.source_key for one in judged],
+        [one.first_seen for one in judged],
+        [one.last_seen for one in judged],
+        [one.judged_scope for one in judged],
+        [one.reject.reason if one.reject else None for one in judged],
+        [one.reject.detail if one.reject else None for one in judged],
+    )
+    return [
+        Outcome(
+            row["id"],
+            row["fact"],
+            row["first_seen"],
+            row["last_seen"],
+            row["actor_id"],
+            row["actor_kind"],
+            row["transitions"],
+        )
+        for row in rows
+    ]
+
+
+def _payload(one: Judged) -> dict[str, Any]:
+    payload = one.newest.data.payload
+    if one.reject and one.reject.reason == "invalid":
+        # Another key may hold the very thing that cannot be stored; the contract's own keys always can be.
+        return payload.model_dump(exclude_none=True, include=set(SignalPayload.model_fields))
+    return payload.model_dump(exclude_none=True)
+
+
+def _text(value: str) -> str:
+    return value.replace("\x00", "") or "-"
+
+
+_MARK_PROCESSED = """
+UPDATE prompt_quality_signals AS s SET processed_at = p.processed_at
+FROM (
+    SELECT id, max(processed_at) AS processed_at
+    FROM unnest($1::uuid[], $2::timestamptz[]) AS t (id, processed_at) GROUP BY id
+) AS p
+WHERE s.id = p.id AND (s.processed_at IS NULL OR s.processed_at < p.processed_at)
+"""
+
+
+async def mark_processed(conn: Connection, processed: Sequence[tuple[UUID, datetime]]) -> None:
+    """Set `processed_at`, which only ever moves forward; ids that are not there are left out."""
+    if processed:
+        await conn.execute(_MARK_PROCESSED, [one for one, _ in processed], [at for _, at in processed])
+
+
+# --- judging again ----------------------------------------------------------------------------------------
+
+_MISJUDGED = """
+SELECT s.*, t.scope
+FROM touchpoints AS t JOIN prompt_quality_signals AS s
+    ON s.touchpoint_id = t.touchpoint_id
+    AND s.judged_scope = ANY (CASE t.scope
+        WHEN 'global' THEN ARRAY['unknown', 'workspace'] ELSE ARRAY['unknown', 'global'] END)
+LIMIT $1
+FOR UPDATE OF s SKIP LOCKED
+"""
+_SAVE_REJUDGED = """
+UPDATE prompt_quality_signals AS s SET
+    judged_scope = r.judged_scope,
+    rejected = r.rejected,
+    reject_detail = r.reject_detail,
+    transitions = s.transitions + (r.rejected IS NOT NULL AND s.rejected IS DISTINCT FROM r.rejected)::int
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS r (id, judged_scope, rejected, reject_detail)
+WHERE s.id = r.id
+RETURNING s.id, s.transitions
+"""
+
+
+async def misjudged(conn: Connection, limit: int) -> list[Misjudged]:
+    """Signals whose touchpoint's scope is another than the one they were judged by, locked for this transaction."""
+    rows = await conn.fetch(_MISJUDGED, limit)
+    return [Misjudged(row["id"], dict(row), row["scope"]) for row in rows]
+
+
+async def save_rejudged(conn: Connection, rejudged: Sequence[Rejudged]) -> dict[UUID, int]:
+    """Store the new judgements; return the count of each signal's rejections so far."""
+    if not rejudged:
+        return {}
+    rows = await conn.fetch(
+        _SAVE_REJUDGED,
+        [one.signal_id for one in rejudged],
+        [one.judged_scope for one in rejudged],
+        [one.reject.reason if one.reject else None for one in rejudged],
+        [one.reject.detail if one.reject else None for one in rejudged],
+    )
+    return {row["id"]: row["transitions"] for row in rows}
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in the list of signals: the one after which the page begins."""
+
+    created_at: datetime
+    signal_id: UUID
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """Read `<created_at>~<signal id>`. Raises ValueError for anything else."""
+        at, _, identity = text.partition("~")
+        created_at = datetime.fromisoformat(at)
+        if created_at.tzinfo is None:
+            raise ValueError("a cursor's time has an offset")
+        return cls(created_at, UUID(identity))
+
+
+_LIST = """
+SELECT * FROM prompt_quality_signals WHERE {where} ORDER BY created_at DESC, id DESC LIMIT {limit}
+"""
+
+
+async def listed(
+    conn: Connection, query: ListSignals, after: Cursor | None, most_bytes: int
+) -> tuple[list[StoredSignal], bool]:
+    """Signals newest first, and whether there are more. Call it in a transaction: it sets what the rows' policy reads.
+
+    A page ends early when evidence and payloads reach `most_bytes`; it always has at least one signal.
+    """
+    if query.workspace_ids is not None:
+        # One that nobody has, where none is allowed: the empty setting means no limit.
+        allowed = ",".join(str(one) for one in query.workspace_ids) or str(UUID(int=0))
+        await conn.execute("SELECT set_config('burnish.workspaces', $1, true)", allowed)
+    where, values = _conditions(query, after)
+    rows = await conn.fetch(_LIST.format(where=where, limit=f"${len(values) + 1}"), *values, query.limit + 1)
+    page: list[StoredSignal] = []
+    size = 0
+    for row in rows[: query.limit]:
+        size += len(json.dumps([row["evidence_ref"], row["payload"]]))
+        if page and size > most_bytes:
+            break
+        page.append(_stored(row))
+    return page, len(page) < len(rows)
+
+
+def _conditions(query: ListSignals, after: Cursor | None) -> tuple[str, list[object]]:
+    """Only the conditions that were asked for, so that each has a plan with its own index."""
+    conditions, values = ["true"], list[object]()
+
+    def add(condition: str, *operands: object) -> None:
+        numbered = [f"${len(values) + n + 1}" for n in range(len(operands))]
+        conditions.append(condition.format(*numbered))
+        values.extend(operands)
+
+    if query.touchpoint_id is not None:
+        add("touchpoint_id = {}", query.touchpoint_id)
+    if query.signal_id is not None:
+        add("id = {}", query.signal_id)
+    if query.rejected is not None:
+        add("rejected IS NOT NULL" if query.rejected else "rejected IS NULL")
+    if query.unprocessed is not None:
+        add("processed_at IS NULL" if query.unprocessed else "processed_at IS NOT NULL")
+    if after is not None:
+        add("(created_at, id) < ({}, {})", after.created_at, after.signal_id)
+    return " AND ".join(conditions), values
+
+
+def _stored(row: asyncpg.Record | Mapping[str, Any]) -> StoredSignal:
+    return StoredSignal(
+        signal_id=row["id"],
+        touchpoint_id=row["touchpoint_id"],
+        workspace_id=row["workspace_id"],
+        signal_type=row["signal_type"],
+        severity=row["severity"],
+        evidence_ref=row["evidence_ref"],
+        payload=row["payload"],
+        actor_id=row["actor_id"],
+        actor_kind=row["actor_kind"],
+        version_ref=row["version_ref"],
+        source_key=row["source_key"],
+        first_seen=row["first_seen"],
+        last_seen=row["last_seen"],
+        created_at=row["created_at"],
+        processed_at=row["processed_at"],
+        rejected=row["rejected"],
+        reject_detail=row["reject_detail"],
+    )
+
+
+_COUNTS = """
+SELECT touchpoint_id,
+       count(*) FILTER (WHERE rejected IS NULL) AS stored,
+       count(*) FILTER (WHERE rejected IS NULL AND processed_at IS NULL) AS unprocessed,
+       count(*) FILTER (WHERE rejected IS NOT NULL) AS rejected
+FROM prompt_quality_signals
+{where}
+GROUP BY touchpoint_id ORDER BY touchpoint_id
+"""
+
+
+async def counts(conn: Connection, touchpoint_id: str | None) -> list[TouchpointCounts]:
+    """Counts of one touchpoint, or of all; a touchpoint without signals has no row."""
+    if touchpoint_id is None:
+        rows = await conn.fetch(_COUNTS.format(where=""))
+    else:
+        rows = await conn.fetch(_COUNTS.format(where="WHERE touchpoint_id = $1"), touchpoint_id)
+    return [
+        TouchpointCounts(
+            touchpoint_id=row["touchpoint_id"],
+            stored=row["stored"],
+            unprocessed=row["unprocessed"],
+            rejected=row["rejected"],
+        )
+        for row in rows
+    ]

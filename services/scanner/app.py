@@ -1,0 +1,44 @@
+"""Wiring of the scanner."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from libs.contracts.evaluations import EvalRegressedV1
+from libs.contracts.queries import ListScanRuns, ResolveEvidence
+from libs.contracts.signals import ScanRequestedV1
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.service_kit.service import Service
+from services.scanner import handlers
+from services.scanner.platform import Platform
+from services.scanner.runner import Runner
+from services.scanner.settings import Settings
+
+HOUR_S = 3600.0
+
+
+def build(settings: Settings) -> Service:
+    """The service, ready to `run()`."""
+    service = Service("scanner", settings)
+    platform = Platform(
+        settings.dsn, pool_size=settings.scan_slots, statement_timeout_s=settings.scan_statement_timeout_s
+    )
+    runner = Runner(service.db, platform, settings)
+
+    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    service.consume(ScanRequestedV1, handlers.on_scan_requested, db=service.db)
+    service.consume(EvalRegressedV1, handlers.on_evals_regressed, db=service.db)
+    service.answer(ListScanRuns, handlers.answer_runs, db=service.db)
+    service.answer(
+        ResolveEvidence,
+        handlers.answer_resolve,
+        db=service.db,
+        platform=platform,
+        timeout_s=settings.resolve_timeout_s,
+    )
+    kept = timedelta(days=settings.scan_runs_kept_days)
+    service.every(settings.scan_poll_s, "scan", runner.tick)
+    service.every(HOUR_S, "forget-runs", partial(handlers.forget_old_runs, service.db, kept))
+    service.on_stop(runner.stop)
+    return service
