@@ -77,10 +77,7 @@ def from_folder(folder: Path, *, seed: int = 7) -> Dataset:
     usable = [row for row in _distinct(train) if _normal(row.text) not in gold_texts]
     traffic, dev = _split(usable, random.Random(seed))
     cases = [Case(case_id=f"dev-{n}", input=row.text, expected=row.label, split="dev") for n, row in enumerate(dev)]
-    cases += [
-        Case(case_id=f"test-{n}", input=row.text, expected=row.label, split="test")
-        for n, row in enumerate(test)
-    ]
+    cases += [Case(case_id=f"test-{n}", input=row.text, expected=row.label, split="test") for n, row in enumerate(test)]
     name = folder.resolve().name
     prompt = _names_only(name, labels)
     return _checked(Dataset(name, f"{_slug(name)}.intent", "prompts/intent.md", prompt, tuple(traffic), tuple(cases)))

@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
@@ -15,6 +14,7 @@ import asyncpg
 from burnish.demo.dataset import EXAMPLE, Dataset, Labelled
 from libs.llm import OfflineModel
 
+TABLES = (EXAMPLE / "platform.sql").read_text()
 DATABASE = "platform"
 READER = "platform_reader"
 USERS = 25
@@ -72,7 +72,7 @@ async def make_platform(admin_dsn: str, password: str) -> str:
         await admin.close()
     conn = await asyncpg.connect(_with(admin_dsn, path=f"/{DATABASE}"))
     try:
-        await conn.execute(Path(EXAMPLE / "platform.sql").read_text())
+        await conn.execute(TABLES)
         await conn.execute(f"GRANT USAGE ON SCHEMA platform TO {READER}")
         await conn.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA platform TO {READER}")
     finally:
