@@ -21,6 +21,8 @@ MIN_CLUSTERS = 10
 MIN_DIFFERING = 4
 """Fewest units (cases or clusters) that differ between the arms; below it the variance is floored."""
 
+_NO_SPREAD = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
@@ -80,8 +82,8 @@ def _around(measured: Resampled, half: float) -> Interval:
 
 
 def _p_of_t(measured: Resampled) -> float:
-    if measured.standard_error == 0:
-        return 1.0 if measured.differing < MIN_DIFFERING or measured.delta == 0 else 0.0
+    if measured.standard_error <= _NO_SPREAD:
+        return float(2 * norm.sf(math.sqrt(abs(measured.delta) / measured.flip)))
     return float(2 * t.sf(abs(measured.delta) / measured.standard_error, measured.degrees))
 
 
@@ -90,14 +92,15 @@ def _half_width_of_t(measured: Resampled, alpha: float) -> float:
 
 
 def _floor(measured: Resampled, alpha: float) -> float:
-    """Half width that u < MIN_DIFFERING differing units justify at least.
+    """Half width that is justified at least where u < MIN_DIFFERING units differ, or all differ alike.
 
-    For b = c = u / 2 rare discordant pairs Tango's bounds solve x^4 = z^4 (u^2 + x^2), x in flips; that is x
-    = z sqrt((z^2 + sqrt(z^4 + 4 u^2)) / 2), and z^2 flips when nothing differs. Carried over to other metrics
+    For b = c = u / 2 rare discordant pairs Tango's bounds solve x^4 = z^4 (u^2 + x^2), x in flips; that is
+    x = z sqrt((z^2 + sqrt(z^4 + 4 u^2)) / 2), and z^2 flips when nothing varies. Carried over to other metrics
     by the size of one flip.
     """
-    if measured.differing >= MIN_DIFFERING:
+    if measured.differing >= MIN_DIFFERING and measured.standard_error > _NO_SPREAD:
         return 0.0
+    varying = measured.differing if measured.differing < MIN_DIFFERING else 0
     z_squared = float(norm.isf(alpha / 2)) ** 2
-    flips_squared = z_squared * (z_squared + math.sqrt(z_squared**2 + 4 * measured.differing**2)) / 2
+    flips_squared = z_squared * (z_squared + math.sqrt(z_squared**2 + 4 * varying**2)) / 2
     return math.sqrt(flips_squared) * measured.flip

@@ -206,6 +206,15 @@ def test_equal_scores_leave_a_floored_interval() -> None:
     assert high == -low
 
 
+def test_differences_that_do_not_vary_leave_no_point_interval() -> None:
+    clusters = np.arange(40) // 2
+    estimate = estimate_paired_scores(np.zeros(40), np.ones(40), clusters, binary=True)
+    low, high = estimate.describe(0.05)
+    assert 0.5 < low < 0.9
+    assert high == 1.0
+    assert estimate.decide(0.05)[0] <= 0 or estimate.p_value <= 0.05
+
+
 def test_swap_patterns_enumerate_or_sample_and_start_with_the_observed() -> None:
     small = np.concatenate(list(swap_patterns(5, seed=0)))
     assert len({tuple(row) for row in small}) == 32
