@@ -1,1 +1,3 @@
-"""The command line of Burnish and what it needs to run a whole installation on one machine."""
+"""Burnish: the command line, and running an installation."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,196 @@
+"""Run: `up`, `run`, `migrate`, `topology`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from burnish.commands.show import print_json, print_table, when
+from burnish.commands.verbs import EXITS, Failure, data_option, json_option, say, verb
+from libs.contracts.topology import SERVICES
+
+if TYPE_CHECKING:
+    from burnish.supervisor import RunningInstallation
+    from libs.service_kit.migrations import Applied, FileStatus, Phase
+
+NAMES = [entry.name for entry in SERVICES]
+
+
+def add_to(group: click.Group) -> None:
+    """Register the verbs."""
+
+    @verb(
+        group,
+        "up",
+        example="burnish up --port 9000\nburnish up --data /var/lib/burnish --repository ~/src/prompts",
+        exits={**EXITS, 0: "stopped, by SIGTERM or Ctrl-C", 1: "it could not start; nothing is left running"},
+    )
+    @data_option
+    @click.option("--port", type=click.IntRange(1, 65_535), help="The gateway's port.  [default: 8320, if free]")
+    @click.option(
+        "--repository",
+        "repositories",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="A folder whose git repositories may hold prompts; may be given again.  [default: the current folder]",
+    )
+    @click.option("--platform-dsn", envvar="BURNISH_PLATFORM_DSN", help="The Postgres whose tables scanners read.")
+    @json_option
+    def up(
+        data: Path, port: int | None, repositories: tuple[Path, ...], platform_dsn: str | None, as_json: bool
+    ) -> None:
+        """Run everything on this machine: Postgres, NATS and all services, in one data folder.
+
+        Returns when it is stopped. Other commands find it through the data folder. Servers that run elsewhere are
+        used when BURNISH_ADMIN_DSN or BURNISH_NATS_URL name them.
+        """
+        asyncio.run(_up(data, port, repositories, platform_dsn, as_json))
+
+    @verb(
+        group,
+        "run",
+        example="BURNISH_DATABASE_URL=postgresql://… BURNISH_NATS_URL=nats://… burnish run scanner",
+        exits={**EXITS, 0: "stopped, by SIGTERM or Ctrl-C"},
+    )
+    @click.argument("service", type=click.Choice(NAMES))
+    def run(service: str) -> None:
+        """Run one service in the foreground, configured by BURNISH_… environment variables.
+
+        Each service's README lists its variables. Logs are JSON lines on stderr.
+        """
+        from pydantic import ValidationError
+
+        from burnish.child import entry_point
+
+        main = entry_point(service)
+        try:
+            main()
+        except ValidationError as error:
+            wrong = [f"BURNISH_{'.'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
+            raise Failure(f"the settings of {service} are not right:\n  " + "\n  ".join(wrong)) from None
+
+    @verb(group, "migrate", example="burnish migrate\nburnish migrate --phase pre\nburnish migrate --status --json")
+    @data_option
+    @click.option(
+        "--phase", type=click.Choice(["pre", "post", "all"]), default="all", show_default=True, help="Which files."
+    )
+    @click.option(
+        "--status", "only_status", is_flag=True, help="Say what is applied and what is pending; change nothing."
+    )
+    @json_option
+    def migrate(data: Path, phase: Phase, only_status: bool, as_json: bool) -> None:
+        """Bring every service's schema and role up to date; safe to run twice.
+
+        Works on BURNISH_ADMIN_DSN where it is set, else on the data folder's own Postgres, running or not.
+        """
+        if only_status:
+            _print_status(asyncio.run(_migration_status(data)), as_json)
+            return
+        applied = asyncio.run(_migrate(data, phase))
+        if as_json:
+            print_json([{"service": one.service, "file": one.file, "duration_ms": one.duration_ms} for one in applied])
+        else:
+            say(f"{len(applied)} migrations applied" if applied else "nothing to do: every schema is up to date")
+
+    @verb(
+        group,
+        "topology",
+        example="burnish topology\nburnish topology --write deploy/nats/accounts.conf",
+    )
+    @data_option
+    @click.option("--print", "to_stdout", is_flag=True, help="Print the NATS server's accounts instead.")
+    @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Write them to FILE instead.")
+    @json_option
+    def topology(data: Path, to_stdout: bool, write: Path | None, as_json: bool) -> None:
+        """Create or update streams and durables as the topology table says. Never deletes one.
+
+        Works on BURNISH_NATS_URL where it is set, else on the data folder's own NATS, running or not.
+        """
+        from libs.service_kit.nats_config import server_config
+
+        if to_stdout:
+            click.echo(server_config(), nl=False)
+        elif write is not None:
+            _write(write, server_config())
+            say(f"wrote {write}")
+        else:
+            done = asyncio.run(_apply_topology(data))
+            if as_json:
+                print_json(done)
+
+
+async def _up(
+    data: Path, port: int | None, repositories: tuple[Path, ...], platform_dsn: str | None, as_json: bool
+) -> None:
+    from burnish.supervisor import running_installation
+
+    started = time.monotonic()
+    try:
+        async with running_installation(
+            data, port=port, platform_dsn=platform_dsn, repositories=repositories, on_progress=say
+        ) as running:
+            _announce(running, time.monotonic() - started, as_json)
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        say("stopped")
+
+
+def _announce(running: RunningInstallation, seconds: float, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {"url": running.url, "pids": running.pids(), "data": str(running.data), "started_s": round(seconds, 2)}
+        )
+    say(f"ready after {seconds:.1f} s: {running.url}")
+    say(f"  data and logs in {running.data}")
+    say("  `burnish doctor` checks it, `burnish token` prints a token, Ctrl-C stops it")
+
+
+async def _migrate(data: Path, phase: Phase) -> list[Applied]:
+    from burnish.installation import reached
+
+    async with reached(data, nats=False) as installation:
+        return await installation.migrate(phase, say)
+
+
+async def _migration_status(data: Path) -> list[FileStatus]:
+    from burnish.installation import MIGRATIONS, reached
+    from libs.service_kit.migrations import status
+
+    async with reached(data, nats=False) as installation:
+        return await status(installation.admin_dsn, MIGRATIONS, NAMES)
+
+
+def _print_status(found: list[FileStatus], as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    print_table(
+        ["service", "file", "state", "applied"],
+        [[one.service, one.file, one.state, when(one.applied_at)] for one in found],
+    )
+
+
+async def _apply_topology(data: Path) -> list[str]:
+    from burnish.installation import reached
+
+    done: list[str] = []
+
+    def tell(what: str) -> None:
+        done.append(what)
+        say(what)
+
+    async with reached(data, postgres=False) as installation:
+        await installation.apply_topology(tell)
+    return done
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}", code=2) from error

@@ -1,0 +1,107 @@
+"""What every verb has: an example, documented exit codes, `--json`, `--data`, and errors that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+DONE, FAILED, USAGE, UNREACHABLE, NOT_ALLOWED, NOT_FOUND, REFUSED = 0, 1, 2, 3, 4, 5, 6
+EXITS = {
+    DONE: "done",
+    FAILED: "it failed; stderr says why",
+    USAGE: "wrong usage, or a file that cannot be read",
+}
+GATEWAY_EXITS = {
+    **EXITS,
+    UNREACHABLE: "the gateway cannot be reached",
+    NOT_ALLOWED: "the token is missing, has run out, or does not allow this",
+    NOT_FOUND: "there is no such thing",
+    REFUSED: "refused: the state does not allow it; stderr says which holds",
+}
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class Verb(click.Command):
+    """A command whose help ends with an example and its exit codes."""
+
+    example: str = ""
+    exits: Mapping[int, str] = EXITS
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Example and exit codes."""
+        if self.example:
+            with formatter.section("Example"):
+                for line in self.example.strip().splitlines():
+                    formatter.write(f"  {line.strip()}\n")
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; an error that we know becomes a message and an exit code."""
+        from burnish.errors import InstallationError
+        from libs.embedded import EmbeddedError
+        from libs.service_kit.migrations import MigrationError
+
+        try:
+            return super().invoke(ctx)
+        except (InstallationError, EmbeddedError, MigrationError) as error:
+            raise Failure(error.message, error.hint) from error
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+
+class Failure(click.ClickException):
+    """Ends the verb with a message, a hint and an exit code."""
+
+    def __init__(self, message: str, hint: str = "", code: int = FAILED) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: Any = None) -> None:
+        """`error: …` on stderr, then what would be right."""
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(self.message, err=True)
+        if self.hint:
+            click.echo(f"  {self.hint}", err=True)
+
+
+def verb(
+    group: click.Group, name: str, *, example: str, exits: Mapping[int, str] = EXITS
+) -> Callable[[Callable[..., Any]], Verb]:
+    """Register a function as a verb of `group`."""
+
+    def register(function: Callable[..., Any]) -> Verb:
+        command = click.command(name, cls=Verb)(function)
+        assert isinstance(command, Verb)
+        command.example, command.exits = example, exits
+        group.add_command(command)
+        return command
+
+    return register
+
+
+def json_option(function: FunctionT) -> FunctionT:
+    """`--json`: one JSON document on stdout, and nothing else there."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")(function)
+
+
+def data_option(function: FunctionT) -> FunctionT:
+    """`--data DIR`."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="BURNISH_DATA",
+        default=".burnish",
+        show_default=True,
+        show_envvar=True,
+        help="The installation's data folder.",
+    )(function)
+
+
+def say(message: str) -> None:
+    """Progress and remarks go to stderr, so that stdout is only ever the answer."""
+    click.echo(message, err=True)

@@ -1,0 +1,204 @@
+"""The one data folder of an installation: its secrets, its ports, its logs, and the note of what runs in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from burnish.errors import InstallationError
+from libs.contracts.topology import SERVICES
+from libs.embedded.folder import ServerFolder
+from libs.service_kit.nats_config import ADMIN_USER
+
+if TYPE_CHECKING:
+    from libs.service_kit.auth import SigningKey
+
+DEFAULT_NAME = ".burnish"
+NEEDS_BYTES = 300_000_000
+PLATFORM_READER = "platform_reader"
+
+
+def default_data() -> Path:
+    """`BURNISH_DATA`, or `.burnish` in the current folder."""
+    return Path(os.environ.get("BURNISH_DATA") or DEFAULT_NAME)
+
+
+def new_password() -> str:
+    """`p-` and hex: digits, `true` and spaces break NATS's parsing of environment variables."""
+    return f"p-{secrets.token_hex(24)}"
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Every password of an installation. Kept in `secrets.json`, mode 0600."""
+
+    roles: dict[str, str]
+    nats: dict[str, str]
+    platform_reader: str
+
+    @classmethod
+    def new(cls) -> Secrets:
+        """Fresh ones, from the operating system's randomness."""
+        names = [entry.name for entry in SERVICES]
+        return cls(
+            roles={name: new_password() for name in names},
+            nats={name: new_password() for name in [ADMIN_USER, *names]},
+            platform_reader=new_password(),
+        )
+
+
+@dataclass(frozen=True)
+class RunningNote:
+    """What `burnish up` writes down so that other commands find it: `installation.json`, mode 0600."""
+
+    pid: int
+    created: float
+    url: str
+    token: str
+    nats_url: str
+    admin_dsn: str
+    services: dict[str, str] = field(default_factory=dict)  # name -> base URL of its health endpoints
+
+    def is_alive(self) -> bool:
+        """Whether the process that wrote it still runs, and not another that got its pid."""
+        try:
+            return psutil.Process(self.pid).create_time() == self.created
+        except psutil.Error:
+            return False
+
+
+class DataFolder:
+    """Reads and writes what an installation keeps between starts. `open()` makes it ours alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = ServerFolder(path)
+
+    @property
+    def path(self) -> Path:
+        """The folder, absolute."""
+        return self._folder.path
+
+    @property
+    def logs(self) -> Path:
+        """Where each service's log is."""
+        return self.path / "logs"
+
+    def open(self) -> None:
+        """Make the folder and lock it. Raises `FolderInUse`, or `EmbeddedError` for a disk full or not writable."""
+        self._folder.open(NEEDS_BYTES)
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        self._write(".gitignore", "*\n")
+
+    def close(self) -> None:
+        """Forget what ran here and let others have the folder."""
+        self.forget_running()
+        self._folder.close()
+
+    def secrets(self) -> Secrets:
+        """The installation's secrets, made at the first call. Raises when the file cannot be read."""
+        found = self._read("secrets.json")
+        if found is None:
+            made = Secrets.new()
+            self._write("secrets.json", json.dumps(asdict(made), indent=1))
+            return made
+        try:
+            kept = Secrets(**found)
+        except TypeError as error:
+            raise self._unreadable("secrets.json", str(error)) from error
+        return self._completed(kept)
+
+    def signing_key(self) -> SigningKey:
+        """The key that signs tokens of our own, made at the first call; its public half goes to `jwks.json`."""
+        from libs.service_kit.auth import SigningKey, jwks, new_signing_key
+
+        path = self.path / "signing_key.json"
+        if not path.exists():
+            key = new_signing_key()
+            self._write(path.name, json.dumps(key.jwk))
+        try:
+            key = SigningKey.load(path)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(path.name, type(error).__name__) from error
+        if not self.public_keys.exists():
+            self._write(self.public_keys.name, jwks(key))
+        return key
+
+    @property
+    def public_keys(self) -> Path:
+        """The JWKS with which the gateway verifies our tokens."""
+        return self.path / "jwks.json"
+
+    def ports(self) -> dict[str, int]:
+        """The ports of last time, by name; empty at first."""
+        found = self._read("ports.json") or {}
+        return {name: port for name, port in found.items() if isinstance(port, int)}
+
+    def remember_ports(self, ports: dict[str, int]) -> None:
+        """Write them down for the next start."""
+        self._write("ports.json", json.dumps(ports))
+
+    def remember_running(self, note: RunningNote) -> None:
+        """Let other commands find what runs here."""
+        self._write("installation.json", json.dumps(asdict(note), indent=1))
+
+    def forget_running(self) -> None:
+        """Nothing runs here any more."""
+        (self.path / "installation.json").unlink(missing_ok=True)
+
+    def running(self) -> RunningNote | None:
+        """What runs here now; None when nothing does, or its process was killed."""
+        found = self._read("installation.json")
+        if found is None:
+            return None
+        try:
+            note = RunningNote(**found)
+        except TypeError:
+            return None  # written by another version; whoever runs it is not ours to talk to
+        return note if note.is_alive() else None
+
+    def _completed(self, kept: Secrets) -> Secrets:
+        """A service that is new in this version gets its passwords now."""
+        names = [entry.name for entry in SERVICES]
+        missing_roles = [name for name in names if name not in kept.roles]
+        missing_nats = [name for name in [ADMIN_USER, *names] if name not in kept.nats]
+        if not missing_roles and not missing_nats:
+            return kept
+        whole = Secrets(
+            roles={**kept.roles, **{name: new_password() for name in missing_roles}},
+            nats={**kept.nats, **{name: new_password() for name in missing_nats}},
+            platform_reader=kept.platform_reader,
+        )
+        self._write("secrets.json", json.dumps(asdict(whole), indent=1))
+        return whole
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            raise InstallationError(
+                f"{self.path / name} cannot be read: {error.strerror}", "run as the user who started the installation"
+            ) from error
+        except ValueError as error:
+            raise self._unreadable(name, "it is not JSON") from error
+        if not isinstance(found, dict):
+            raise self._unreadable(name, "it is not a JSON object")
+        return found
+
+    def _write(self, name: str, text: str) -> None:
+        with self._folder.explained(NEEDS_BYTES):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._folder.write(name, text)
+
+    def _unreadable(self, name: str, why: str) -> InstallationError:
+        return InstallationError(
+            f"{self.path / name} is damaged: {why}",
+            "restore it from a backup, or choose another data folder with --data",
+        )

@@ -1,0 +1,388 @@
+"""Runs an installation: servers and services as children of this process, watched, restarted, and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+import psutil
+
+from burnish.data_folder import RunningNote
+from burnish.errors import InstallationError
+from burnish.installation import ROOT, SERVICE_NAMES, Installation, Progress
+from libs.embedded import process
+from libs.embedded.server import EmbeddedServer
+
+WATCH_S = 0.1
+READY_POLL_S = 0.1
+READY_PATIENCE_S = 90.0
+STOP_PATIENCE_S = 20.0
+BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+SETTLED_S = 15.0
+GIVE_UP_AFTER = 3
+
+
+@dataclass
+class Child:
+    """One service's process, and how often it had to be started again."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    started: float
+    log_from: int
+    restarts: int = 0
+    failures: int = field(default=0)  # in a row, without having run for `SETTLED_S`
+    again_at: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self.process.poll() is None
+
+
+class Supervisor:
+    """Starts every service, starts again what ends unasked, and stops all.
+
+    A service that is killed comes back after 0.1 s, and later each time it does not last 15 seconds (up to 30 s). The
+    embedded servers are watched in the same way.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        on_progress: Progress = lambda _: None,
+        services: Sequence[str] = SERVICE_NAMES,
+    ) -> None:
+        self.installation = installation
+        self.services = tuple(services)
+        self._tell = on_progress
+        self._children: dict[str, Child] = {}
+        self._server_restarts = {"postgres": 0, "nats": 0}
+        self._stopping = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    # --- what a drill and a report want to know -----------------------------------------------------------
+
+    def pids(self) -> dict[str, int]:
+        """The process of each service, and of `postgres` and `nats` where they are embedded."""
+        pids = {name: child.process.pid for name, child in self._children.items() if child.runs}
+        for name, server in self._servers().items():
+            if server.pid is not None:
+                pids[name] = server.pid
+        return pids
+
+    @property
+    def restart_counts(self) -> dict[str, int]:
+        """How often each was started again."""
+        return {**{name: child.restarts for name, child in self._children.items()}, **self._server_restarts}
+
+    def log(self, service: str) -> Path:
+        """Where a service's output goes."""
+        return self.installation.folder.logs / f"{service}.log"
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start servers and services; return when each service is ready. On an error nothing is left running."""
+        self.installation.open()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        installation = self.installation
+        self._tell("starting Postgres and NATS")
+        await installation.start_servers()
+        with self._closed_gate():
+            for name in self.services:
+                self._spawn(name)
+            self._tell("preparing the database and the bus")
+            await _all_of(installation.migrate(), installation.apply_topology(), installation.prepare_platform())
+        self._tell("starting the services")
+        self._watcher = asyncio.create_task(self._watch(), name="supervisor")
+        await self.until_ready()
+        installation.folder.remember_running(self._note())
+
+    async def stop(self) -> None:
+        """Stop the services, then NATS, then Postgres, each cleanly. Harmless when nothing runs."""
+        self._stopping = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watcher
+        stopping = asyncio.create_task(self._stop())
+        while not stopping.done():  # a second SIGTERM or Ctrl-C does not leave anything half stopped
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(stopping)
+        await stopping
+
+    async def _stop(self) -> None:
+        running = [child for child in self._children.values() if child.runs]
+        for child in running:
+            child.process.terminate()
+        await asyncio.gather(*(process.ended(child.process, STOP_PATIENCE_S) for child in running))
+        for child in running:
+            process.stop_now(child.process, signal.SIGKILL, 5)
+        await self.installation.stop_servers()
+        self.installation.close()
+
+    async def until_ready(self, names: Sequence[str] = (), patience_s: float = READY_PATIENCE_S) -> None:
+        """Return when each of these services (all, when none is named) says that it is ready.
+
+        Raises `InstallationError` naming those that are not, and why.
+        """
+        import httpx
+
+        waiting = dict.fromkeys(names or self.services, "it has not answered yet")
+        deadline = time.monotonic() + patience_s
+        async with httpx.AsyncClient(timeout=10, trust_env=False) as client:
+            while waiting:
+                for name, why in zip(waiting, await self._asked(client, list(waiting)), strict=True):
+                    waiting[name] = why
+                ready = [name for name, why in waiting.items() if not why]
+                waiting = {name: why for name, why in waiting.items() if why}
+                if ready and waiting:
+                    self._tell(f"waiting for {', '.join(waiting)}")
+                self._give_up_on(waiting, deadline)
+                if waiting:
+                    await asyncio.sleep(READY_POLL_S)
+
+    async def _asked(self, client: object, names: list[str]) -> list[str]:
+        return await asyncio.gather(*(self._why_not_ready(client, name) for name in names))
+
+    async def _why_not_ready(self, client: object, name: str) -> str:
+        """Empty when it is ready, else what it waits for."""
+        import httpx
+
+        assert isinstance(client, httpx.AsyncClient)
+        try:
+            answer = await client.get(f"{self.installation.health_url(name)}/health/ready")
+        except httpx.HTTPError as error:
+            return f"it does not answer ({type(error).__name__})"
+        if answer.status_code == 200:
+            return ""
+        with suppress(ValueError, AttributeError, KeyError):
+            checks = answer.json()["checks"]
+            return "; ".join(f"{check}: {outcome}" for check, outcome in checks.items() if outcome != "ok")
+        return f"it answers {answer.status_code}"
+
+    def _give_up_on(self, waiting: Mapping[str, str], deadline: float) -> None:
+        for name in waiting:
+            child = self._children[name]
+            if child.failures >= GIVE_UP_AFTER:
+                raise InstallationError(
+                    f"{name} ended {child.failures} times while starting; its last words:\n{self._last_words(child)}",
+                    f"see {self.log(name)}",
+                )
+        if waiting and time.monotonic() > deadline:
+            told = "\n".join(f"  {name}: {why}" for name, why in waiting.items())
+            raise InstallationError(f"not ready in time:\n{told}", f"see the logs in {self.installation.folder.logs}")
+
+    def _last_words(self, child: Child) -> str:
+        with self.log(child.name).open("rb") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            stream.seek(max(child.log_from, end - 4_096))
+            lines = stream.read().decode("utf-8", errors="replace").splitlines()
+        return "\n".join(f"  {line[:500]}" for line in lines[-8:])
+
+    # --- children -----------------------------------------------------------------------------------------
+
+    def _spawn(self, name: str) -> None:
+        known = self._children.get(name)
+        log = self.log(name)
+        process.Log(log).mark()
+        size = log.stat().st_size if log.exists() else 0
+        started = process.spawn(
+            [sys.executable, "-P", "-m", "burnish.child", name, self._gate],
+            log=log,
+            cwd=self.installation.folder.path,
+            death_signal=signal.SIGKILL,
+            environment={**self.installation.service_environment(name), "PYTHONPATH": str(ROOT)},
+        )
+        if known is None:
+            self._children[name] = Child(name, started, time.monotonic(), size)
+            return
+        known.process, known.started, known.again_at = started, time.monotonic(), None
+        known.restarts += 1
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for name in ("postgres", "nats"):
+                await self._look_after_server(name)
+            for child in self._children.values():
+                self._look_after(child)
+
+    def _look_after(self, child: Child) -> None:
+        if child.runs:
+            return
+        now = time.monotonic()
+        if child.again_at is None:
+            lasted = now - child.started
+            child.failures = 0 if lasted > SETTLED_S else child.failures + 1
+            delay = BACKOFF_S[min(child.failures, len(BACKOFF_S) - 1)]
+            child.again_at = now + delay
+            self._tell(f"{child.name} ended ({_how(child.process.returncode)}); starting it again in {delay:g} s")
+        elif now >= child.again_at:
+            self.installation.renew_port(child.name)
+            self._spawn(child.name)
+
+    async def _look_after_server(self, name: str) -> None:
+        server = self._servers().get(name)
+        if server is None or server.running:
+            return
+        self._tell(f"{name} ended; starting it again")
+        await server.stop()
+        with suppress(InstallationError):
+            try:
+                await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
+            except Exception as error:
+                self._tell(f"{name} does not start: {error}")
+                await asyncio.sleep(1)
+                return
+        self._server_restarts[name] += 1
+
+    def _servers(self) -> dict[str, EmbeddedServer]:
+        found = {"postgres": self.installation.postgres, "nats": self.installation.nats}
+        return {name: server for name, server in found.items() if server is not None}
+
+    # --- gate and note ------------------------------------------------------------------------------------
+
+    @property
+    def _gate(self) -> Path:
+        return self.installation.folder.path / "gate"
+
+    @contextlib.contextmanager
+    def _closed_gate(self) -> Iterator[None]:
+        """Services import meanwhile, and go on when it opens."""
+        gate = os.open(self._gate, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(gate)
+
+    def _note(self) -> RunningNote:
+        installation = self.installation
+        return RunningNote(
+            pid=os.getpid(),
+            created=psutil.Process().create_time(),
+            url=installation.url,
+            token=installation.token(),
+            nats_url=installation.nats_url,
+            admin_dsn=installation.admin_dsn,
+            services={name: installation.health_url(name) for name in self.services},
+        )
+
+
+class RunningInstallation:
+    """An installation that runs: where it is, who may enter, and which processes it is made of."""
+
+    def __init__(self, installation: Installation, supervisor: Supervisor) -> None:
+        self.installation = installation
+        self.supervisor = supervisor
+        self.data = installation.folder.path
+        self.url = installation.url
+        self.nats_url = installation.nats_url
+        self.admin_dsn = installation.admin_dsn
+        self.platform_admin_dsn = installation.platform_admin_dsn
+
+    def token(
+        self,
+        role: str = "admin",
+        subject: str = "admin",
+        *,
+        workspaces: Sequence[UUID] | Literal["*"] = "*",
+        scopes: Sequence[str] = (),
+        lifetime_s: float = 86_400.0,
+    ) -> str:
+        """A token for the gateway; see `Installation.token`."""
+        return self.installation.token(role, subject, workspaces=workspaces, scopes=scopes, lifetime_s=lifetime_s)
+
+    def pids(self) -> dict[str, int]:
+        """The process of each service and embedded server that runs now."""
+        return self.supervisor.pids()
+
+    @property
+    def restart_counts(self) -> dict[str, int]:
+        """How often each was started again."""
+        return self.supervisor.restart_counts
+
+    async def until_ready(self, names: Sequence[str] = (), patience_s: float = READY_PATIENCE_S) -> None:
+        """Wait until these services (all, when none is named) are ready (again)."""
+        await self.supervisor.until_ready(names, patience_s)
+
+
+@asynccontextmanager
+async def running_installation(
+    data: Path,
+    *,
+    port: int | None = None,
+    platform_dsn: str | None = None,
+    repositories: Sequence[Path] = (),
+    settings: Mapping[str, str] | None = None,
+    services: Sequence[str] = SERVICE_NAMES,
+    on_progress: Progress = lambda _: None,
+) -> AsyncIterator[RunningInstallation]:
+    """Everything, running and ready; stopped in order at the end, also on SIGTERM and Ctrl-C.
+
+    `settings` are more environment variables for every service, e.g. `{"BURNISH_INBOX": "false"}` in a drill.
+    Raises `InstallationError`, `EmbeddedError` or `MigrationError` with nothing left running.
+    """
+    installation = Installation(
+        data, port=port, platform_dsn=platform_dsn, repositories=repositories, settings=settings
+    )
+    supervisor = Supervisor(installation, on_progress, services)
+    with _cancelled_by_sigterm():
+        await supervisor.start()
+        try:
+            yield RunningInstallation(installation, supervisor)
+        finally:
+            await supervisor.stop()
+
+
+@contextlib.contextmanager
+def _cancelled_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the task that runs the installation as Ctrl-C does; a second one changes nothing."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    try:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except (NotImplementedError, RuntimeError, ValueError):  # not the main thread: whoever owns it decides
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _all_of(*work: Awaitable[object]) -> None:
+    """Do all at once; when one fails, let the others end before raising, so that none goes on unwatched."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _how(returncode: int) -> str:
+    """`status 1` or `SIGKILL`."""
+    if returncode >= 0:
+        return f"status {returncode}"
+    with suppress(ValueError):
+        return signal.Signals(-returncode).name
+    return f"signal {-returncode}"

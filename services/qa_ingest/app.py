@@ -1,0 +1,15 @@
+"""Wiring of the Q&A library."""
+
+from __future__ import annotations
+
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.service_kit.service import Service
+from services.qa_ingest import handlers
+from services.qa_ingest.settings import Settings
+
+
+def build(settings: Settings) -> Service:
+    """The service, ready to `run()`."""
+    service = Service("qa_ingest", settings)
+    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    return service
