@@ -47,9 +47,19 @@ class ExpectedImpact(Frozen):
 
 
 class Decision(Frozen):
-    """One thing that a person did with a proposal; the list of them is append-only."""
+    """One thing that was done with a proposal, and by whom; the list of them is append-only."""
 
-    action: Literal["created", "approved", "rejected", "bad_signals", "waived"]
+    action: Literal[
+        "created",
+        "approved",
+        "rejected",
+        "bad_signals",
+        "waived",
+        "revised",
+        "stale",
+        "activated",
+        "rolled_back",
+    ]
     by: Name
     reason: ShortText = ""
     at: AwareDatetime

@@ -1,0 +1,1 @@
+"""The proposal service: owns proposals, their decisions, and what was spent on writing them."""

@@ -1,0 +1,155 @@
+"""What the proposal service answers: lists, one proposal, and the decisions of people about it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from libs.contracts.proposals import ProposalRejectedV1
+from libs.contracts.queries import (
+    ApproveProposal,
+    GetProposal,
+    GetSuiteCoverage,
+    ListProposals,
+    ProposalReply,
+    Proposals,
+    RejectProposal,
+    WaiveProposal,
+)
+from libs.contracts.touchpoints import Touchpoint
+from libs.contracts.versions import LivePrompt
+from libs.service_kit import logging
+from libs.service_kit.db import Connection, Database
+from libs.service_kit.errors import Refused, Unavailable
+from libs.service_kit.queries import Asker
+from services.proposal import domain, moves, store
+from services.proposal.asking import live_prompt
+from services.proposal.domain import No, Now, Proposal
+from services.proposal.moves import Tx
+
+log = logging.get(__name__)
+MAX_SIGNALS = 5_000
+
+
+async def answer_list(query: ListProposals, db: Database) -> Proposals:
+    """Proposals, newest first."""
+    async with db.transaction() as tx:
+        return Proposals(proposals=tuple(await store.listed(tx.conn, query)))
+
+
+async def answer_get(query: GetProposal, db: Database) -> ProposalReply:
+    """One proposal, whole."""
+    async with db.connection() as conn:
+        return _reply(await _found(conn, query.proposal_id))
+
+
+async def answer_approve(query: ApproveProposal, db: Database, asker: Asker) -> ProposalReply:
+    """Record one approval of exactly this text; with the last one that is needed, say that it is approved.
+
+    What is live and which suite holds is asked now, before the row is locked. A proposal whose base has moved
+    is brought onto the live text at once, so that what the reviewer reads next can be decided.
+    """
+    async with db.connection() as conn:
+        asked_about = await _found(conn, query.proposal_id)
+    live, suite = await _now(asker, asked_about)
+    async with db.transaction() as tx:
+        proposal = await _found(tx.conn, query.proposal_id, lock=True)
+        touchpoint = await _touchpoint(tx.conn, proposal)
+        _refuse(domain.may_approve(proposal, query.by, query.content_sha256, touchpoint.approvals))
+        no = domain.gate(proposal, Now(live.content_sha256, suite))
+        if no is None:
+            return _reply(await _approve(tx, proposal, touchpoint, query))
+        if no.code == "base_moved":
+            await moves.realign(tx, proposal, live)  # kept, although the approval is refused
+    raise _refused(no)
+
+
+async def _approve(tx: Tx, proposal: Proposal, touchpoint: Touchpoint, query: ApproveProposal) -> Proposal:
+    await store.record(tx.conn, proposal.proposal_id, "approved", query.by, query.reason, proposal.content_sha256)
+    complete = len(proposal.approvers) + 1 >= domain.approvals_needed(proposal, touchpoint.approvals)
+    if complete:
+        await store.move(tx.conn, proposal.proposal_id, "approved")
+    now = await _found(tx.conn, proposal.proposal_id)
+    if complete:
+        tx.say(domain.approved_fact(now))
+    log.info("proposal.approval", proposal_id=str(now.proposal_id), touchpoint=now.touchpoint_id, complete=complete)
+    return now
+
+
+async def answer_waive(query: WaiveProposal, db: Database) -> ProposalReply:
+    """Record that a named person takes the place of missing or undecided evidence, for this text only."""
+    async with db.transaction() as tx:
+        proposal = await _found(tx.conn, query.proposal_id, lock=True)
+        _refuse(domain.may_waive(proposal))
+        _refuse(_blank(query.reason))
+        await store.record(tx.conn, proposal.proposal_id, "waived", query.by, query.reason, proposal.content_sha256)
+        return _reply(await _found(tx.conn, query.proposal_id))
+
+
+async def answer_reject(query: RejectProposal, db: Database) -> ProposalReply:
+    """Turn the proposal down; with `bad_signals`, all evidence it was written from leaves the pool."""
+    async with db.transaction() as tx:
+        proposal = await _found(tx.conn, query.proposal_id, lock=True)
+        _refuse(domain.undecided_or_no(proposal))
+        _refuse(_blank(query.reason))
+        await store.move(tx.conn, proposal.proposal_id, "bad_signals" if query.bad_signals else "rejected")
+        action = "bad_signals" if query.bad_signals else "rejected"
+        await store.record(tx.conn, proposal.proposal_id, action, query.by, query.reason, proposal.content_sha256)
+        tx.say(
+            ProposalRejectedV1(
+                proposal_id=proposal.proposal_id,
+                touchpoint_id=proposal.touchpoint_id,
+                workspace_id=proposal.workspace_id,
+                pattern_id=proposal.pattern_id,
+                bad_signals=query.bad_signals,
+                signal_ids=proposal.evidence_refs[:MAX_SIGNALS] if query.bad_signals else (),
+                reason=query.reason,
+                rejected_by=query.by,
+            )
+        )
+        return _reply(await _found(tx.conn, query.proposal_id))
+
+
+# --- small things -----------------------------------------------------------------------------------------
+
+
+async def _now(asker: Asker, proposal: Proposal) -> tuple[LivePrompt, str | None]:
+    """The live prompt and the hash of the suite. Fails closed: without both answers nothing is approved."""
+    try:
+        live = await live_prompt(asker, proposal.touchpoint_id, proposal.workspace_id)
+        suite = (await asker.ask(GetSuiteCoverage(touchpoint_id=proposal.touchpoint_id))).suite_sha256
+    except Unavailable as error:
+        raise Refused("unavailable", f"the gate cannot be checked: {error}", status=503) from error
+    if live is None:
+        raise Refused("no_live_prompt", f"the touchpoint {proposal.touchpoint_id!r} has no live prompt", status=409)
+    return live, suite
+
+
+async def _found(conn: Connection, proposal_id: UUID, *, lock: bool = False) -> Proposal:
+    proposal = await store.get(conn, proposal_id, lock=lock)
+    if proposal is None:
+        raise Refused("not_found", f"there is no proposal {proposal_id}", status=404)
+    return proposal
+
+
+async def _touchpoint(conn: Connection, proposal: Proposal) -> Touchpoint:
+    touchpoint = await store.touchpoint(conn, proposal.touchpoint_id)
+    if touchpoint is None:
+        raise Refused("not_registered", f"the touchpoint {proposal.touchpoint_id!r} is not registered here")
+    return touchpoint
+
+
+def _blank(reason: str) -> No | None:
+    return None if reason.strip() else No("reason", "`reason` is blank: say why in a sentence", 422)
+
+
+def _refuse(no: No | None) -> None:
+    if no is not None:
+        raise _refused(no)
+
+
+def _refused(no: No) -> Refused:
+    return Refused(no.code, no.detail, status=no.status)
+
+
+def _reply(proposal: Proposal) -> ProposalReply:
+    return ProposalReply(proposal=domain.detail_of(proposal))

@@ -1,0 +1,41 @@
+"""Wiring of the proposal service."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from libs.contracts.evaluations import AbExecutedV1
+from libs.contracts.patterns import PatternDetectedV1
+from libs.contracts.proposals import ProposalRequestedV1
+from libs.contracts.queries import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
+from libs.service_kit.service import Service
+from services.proposal import answers, handlers
+from services.proposal.generation import Generator
+from services.proposal.models import Meter, Models, Provide
+from services.proposal.settings import Settings
+
+GAUGES_EVERY_S = 15.0
+
+
+def build(settings: Settings, provide: Provide | None = None) -> Service:
+    """The service, ready to `run()`. `provide` gives a touchpoint's model another origin than `libs.llm`."""
+    service = Service("proposal", settings)
+    db, asker = service.db, service.asker
+    meter = Meter(db, settings.budget, settings.proposal_call_timeout_s)
+    generator = Generator(asker, meter, provide or Models())
+    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=db)
+    service.consume(PatternDetectedV1, handlers.on_pattern_detected, db=db, asker=asker, generator=generator)
+    service.consume(ProposalRequestedV1, handlers.on_proposal_requested, db=db, asker=asker, generator=generator)
+    service.consume(AbExecutedV1, handlers.on_ab_executed, db=db)
+    service.consume(VersionActivatedV1, handlers.on_versions_activated, db=db, asker=asker)
+    service.consume(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db, asker=asker)
+    service.answer(ListProposals, answers.answer_list, db=db)
+    service.answer(GetProposal, answers.answer_get, db=db)
+    service.answer(ApproveProposal, answers.answer_approve, db=db, asker=asker)
+    service.answer(WaiveProposal, answers.answer_waive, db=db)
+    service.answer(RejectProposal, answers.answer_reject, db=db)
+    timeout_s = settings.proposal_call_timeout_s
+    service.every(GAUGES_EVERY_S, "proposal-gauges", partial(handlers.gauges, db, settings.budget, timeout_s))
+    return service

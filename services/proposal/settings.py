@@ -1,0 +1,26 @@
+"""Settings of the proposal service, from environment variables with the prefix `BURNISH_`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from pydantic import Field
+
+from libs.service_kit.settings import KitSettings
+from services.proposal.domain import Budget
+
+
+class Settings(KitSettings):
+    """What the kit needs, and what writing proposals may cost. Days are UTC days."""
+
+    proposal_usd_per_day: Decimal = Field(default=Decimal(5), ge=0)
+    proposal_usd_per_touchpoint_day: Decimal = Field(default=Decimal(1), ge=0)
+    proposal_call_timeout_s: float = Field(default=120.0, gt=0)
+    proposal_lost_call_usd: Decimal = Field(
+        default=Decimal("0.25"), ge=0, description="what a call counts whose outcome was never learnt"
+    )
+
+    @property
+    def budget(self) -> Budget:
+        """The limits as the domain judges them."""
+        return Budget(self.proposal_usd_per_day, self.proposal_usd_per_touchpoint_day, self.proposal_lost_call_usd)
