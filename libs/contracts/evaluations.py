@@ -57,7 +57,11 @@ class Variant(Frozen):
 
 
 class MetricComparison(Frozen):
-    """One metric of both variants; `delta` is b − a, `ci95` its Holm-adjusted interval."""
+    """One metric of both variants; `delta` is b − a and `ci95` its own two-sided 95 % interval.
+
+    The verdict reads `ci_verdict`, which is at least as wide: it is adjusted for the number of metrics (Holm) and
+    excludes zero exactly when `p_adjusted` is at most 0.05.
+    """
 
     name: Name
     a: float
@@ -67,6 +71,8 @@ class MetricComparison(Frozen):
     effect_size: float | None = None
     effect_size_name: Name | None = None
     p_value: float | None = None
+    ci_verdict: tuple[float, float] | None = None
+    p_adjusted: float | None = None
     method: ShortText
     is_primary: bool = False
     note: ShortText = ""
@@ -79,10 +85,27 @@ class Flips(Frozen):
     lost: tuple[Name, ...] = ()
 
 
+class LabelComparison(Frozen):
+    """One expected label of both variants over its `support` cases. For reading; no verdict is drawn from it."""
+
+    label: ShortText
+    support: int
+    precision_a: float
+    precision_b: float
+    recall_a: float
+    recall_b: float
+
+
 class AbReport(Frozen):
-    """The outcome of an A/B run as reports and pages show it."""
+    """A run and its outcome, as reports and pages show it.
+
+    An answer is one case with one variant: `cases_total` of them are wanted, `cases_done` are there, of which
+    `cache_hits` were paid for by an earlier run and `model_calls` by this one. `n` cases were compared. Where runs are
+    listed, `flips` and `labels` are left out; `gained` and `lost` count the flips.
+    """
 
     run_id: UUID
+    kind: Literal["ab", "eval"] = "ab"
     touchpoint_id: TouchpointId
     proposal_id: UUID | None = None
     status: Literal["queued", "running", "completed", "failed"]
@@ -102,6 +125,9 @@ class AbReport(Frozen):
     reason: ShortText = ""
     metrics: tuple[MetricComparison, ...] = ()
     flips: Flips = Flips()
+    gained: int = 0
+    lost: int = 0
+    labels: tuple[LabelComparison, ...] = ()
     cases_needed: int | None = None
     smallest_detectable_effect: float | None = None
     requested_by: Name

@@ -388,7 +388,7 @@ class AbReports(Reply):
 
 
 class ListRuns(Query[AbReports]):
-    """Runs by touchpoint and proposal."""
+    """Runs by touchpoint and proposal, without the ids of their flips and without figures by label."""
 
     subject: ClassVar[str] = "ask.ab_runner.runs.list.v1"
     reply: ClassVar[type[Reply]] = AbReports

@@ -1,0 +1,235 @@
+"""Tables `runs` and `shards`: what was asked, how far it is, what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from libs.contracts.evaluations import AbReport, Variant
+from libs.contracts.touchpoints import ModelSettings, SuiteSettings
+from libs.service_kit.db import Connection
+from services.ab_runner.domain import Run, Shard
+from services.ab_runner.reports import Outcome
+
+_ADD = """
+INSERT INTO runs (run_id, kind, touchpoint_id, workspace_id, proposal_id, baseline_id, variant_a, variant_b,
+    a_sha256, b_sha256, suite_sha256, split, cases, suite_settings, model_settings, model, params_sha256,
+    requested_by, requested_at, status, error, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+    CASE WHEN $20::text IS NULL THEN 'running' ELSE 'failed' END, $20,
+    CASE WHEN $20::text IS NULL THEN NULL ELSE clock_timestamp() END)
+ON CONFLICT DO NOTHING
+RETURNING coalesce(finished_at, requested_at)
+"""
+_ADD_SHARDS = """
+INSERT INTO shards (run_id, shard, variant, prompt_sha256, case_ids)
+SELECT $1, shard, variant, CASE variant WHEN 'a' THEN $4 ELSE $5 END, ARRAY(SELECT jsonb_array_elements_text(case_ids))
+FROM unnest($2::int[], $3::text[], $6::jsonb[]) AS dealt (shard, variant, case_ids)
+"""
+_WORK = """
+SELECT s.shard, s.variant, s.prompt_sha256, s.case_ids, r.run_id, r.suite_sha256, r.model, r.params_sha256,
+       r.model_settings, CASE s.variant WHEN 'a' THEN r.variant_a ELSE r.variant_b END AS prompt,
+       r.status = 'running' AND s.done_at IS NULL AS open
+FROM shards s JOIN runs r USING (run_id) WHERE s.run_id = $1 AND s.shard = $2
+"""
+_COUNT = """
+UPDATE shards SET answered = least(answered + $3, cardinality(case_ids)), model_calls = model_calls + $3, usd = usd + $4
+WHERE run_id = $1 AND shard = $2
+"""
+_LOCK = "SELECT true FROM runs WHERE run_id = $1 AND status = 'running' FOR UPDATE"
+_RUN = "SELECT * FROM runs WHERE run_id = $1"
+_SHARD_DONE = """
+UPDATE shards SET done_at = now(), answered = cardinality(case_ids)
+WHERE run_id = $1 AND shard = $2 AND done_at IS NULL
+RETURNING cardinality(case_ids) AS answers, model_calls, usd
+"""
+_OPEN = "SELECT EXISTS (SELECT FROM shards WHERE run_id = $1 AND done_at IS NULL)"
+_COMPLETE = """
+UPDATE runs SET status = 'completed', outcome = $2, finished_at = clock_timestamp() WHERE run_id = $1
+RETURNING finished_at
+"""
+_FAIL = """
+UPDATE runs SET status = 'failed', error = $2, finished_at = clock_timestamp() WHERE run_id = $1
+RETURNING finished_at
+"""
+_REPORT = """
+SELECT r.run_id, r.kind, r.touchpoint_id, r.proposal_id, r.variant_a->>'label' AS label_a,
+       r.variant_b->>'label' AS label_b, r.a_sha256, r.b_sha256, r.suite_sha256, r.split, r.requested_by,
+       r.requested_at, r.finished_at, r.error, {outcome} AS outcome,
+       CASE WHEN r.status = 'running' AND s.done = 0 THEN 'queued' ELSE r.status END AS status,
+       s.total AS cases_total, s.done AS cases_done, s.model_calls, s.cache_hits, s.usd
+FROM runs r CROSS JOIN LATERAL (
+    SELECT coalesce(sum(cardinality(case_ids)), 0) AS total, coalesce(sum(answered), 0) AS done,
+           coalesce(sum(model_calls), 0) AS model_calls, coalesce(sum(usd), 0) AS usd,
+           coalesce(sum(cardinality(case_ids) - model_calls) FILTER (WHERE done_at IS NOT NULL), 0) AS cache_hits
+    FROM shards WHERE shards.run_id = r.run_id
+) AS s
+"""
+_GET = _REPORT.format(outcome="r.outcome") + "WHERE r.run_id = $1"
+_LIST = _REPORT.format(outcome="r.outcome - '{flips,labels}'::text[]") + (
+    "WHERE ($1::text IS NULL OR r.touchpoint_id = $1) AND ($2::uuid IS NULL OR r.proposal_id = $2) "
+    "ORDER BY r.requested_at DESC, r.run_id LIMIT $3"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A shard with what is needed to do it. `open` is False when it is done or its run is over."""
+
+    run_id: UUID
+    shard: int
+    open: bool
+    variant: str
+    prompt: Variant
+    prompt_sha256: str
+    case_ids: list[str]
+    suite_sha256: str
+    model: str
+    params_sha256: str
+    model_settings: ModelSettings
+
+
+class Done(NamedTuple):
+    """What a shard came to when it was marked done."""
+
+    answers: int
+    model_calls: int
+    usd: Decimal
+
+
+async def add(
+    conn: Connection,
+    run: Run,
+    shards: Sequence[Shard] = (),
+    prompts: tuple[str, str] = ("", ""),
+    error: str | None = None,
+) -> datetime | None:
+    """Record a run with its shards, or one that failed before it began. `prompts` are the hashes of A's and B's
+    texts as they are sent. Returns when it was asked for (or failed); None when the run was there already."""
+    at: datetime | None = await conn.fetchval(
+        _ADD,
+        run.run_id,
+        run.kind,
+        run.touchpoint_id,
+        run.workspace_id,
+        run.variant_b.proposal_id,
+        run.baseline_id,
+        run.variant_a.model_dump(mode="json"),
+        run.variant_b.model_dump(mode="json"),
+        run.variant_a.content_sha256,
+        run.variant_b.content_sha256,
+        run.suite_sha256,
+        run.split,
+        run.cases,
+        run.suite.model_dump(mode="json"),
+        run.model_settings.model_dump(mode="json"),
+        run.model,
+        run.params_sha256,
+        run.requested_by,
+        run.requested_at,
+        error,
+    )
+    if at is not None and shards:
+        await conn.execute(
+            _ADD_SHARDS,
+            run.run_id,
+            [shard.shard for shard in shards],
+            [shard.variant for shard in shards],
+            *prompts,
+            [list(shard.case_ids) for shard in shards],
+        )
+    return at
+
+
+async def work(conn: Connection, run_id: UUID, shard: int) -> Work | None:
+    """A shard and what it needs; None when there is no such shard."""
+    row = await conn.fetchrow(_WORK, run_id, shard)
+    if row is None:
+        return None
+    prompt, settings = Variant.model_validate(row["prompt"]), ModelSettings.model_validate(row["model_settings"])
+    return Work(**{**row, "prompt": prompt, "model_settings": settings})
+
+
+async def count(conn: Connection, run_id: UUID, shard: int, calls: int, usd: Decimal) -> None:
+    """So many answers of a shard were bought."""
+    await conn.execute(_COUNT, run_id, shard, calls, usd)
+
+
+async def lock(conn: Connection, run_id: UUID) -> bool:
+    """Lock the run until the transaction ends; False when it is over or there is none."""
+    return bool(await conn.fetchval(_LOCK, run_id))
+
+
+async def get(conn: Connection, run_id: UUID) -> Run:
+    """A run with its texts. Raises LookupError when there is none."""
+    row = await conn.fetchrow(_RUN, run_id)
+    if row is None:
+        raise LookupError(f"there is no run {run_id}")
+    return _run(row)
+
+
+async def finish_shard(conn: Connection, run_id: UUID, shard: int) -> Done | None:
+    """Mark a shard done; None when it was already. Lock the run first."""
+    row = await conn.fetchrow(_SHARD_DONE, run_id, shard)
+    return None if row is None else Done(row["answers"], row["model_calls"], row["usd"])
+
+
+async def has_open_shards(conn: Connection, run_id: UUID) -> bool:
+    """Whether work is left. Only under the run's lock does the answer stay true."""
+    return bool(await conn.fetchval(_OPEN, run_id))
+
+
+async def complete(conn: Connection, run_id: UUID, outcome: Outcome) -> datetime:
+    """Store what the run came to; returns when."""
+    at: datetime = await conn.fetchval(_COMPLETE, run_id, outcome.model_dump(mode="json"))
+    return at
+
+
+async def fail(conn: Connection, run_id: UUID, reason: str) -> datetime:
+    """Store why the run could not be carried out; returns when."""
+    at: datetime = await conn.fetchval(_FAIL, run_id, reason)
+    return at
+
+
+async def report(conn: Connection, run_id: UUID) -> AbReport | None:
+    """A run as it is shown, also while it is on."""
+    row = await conn.fetchrow(_GET, run_id)
+    return None if row is None else _report(row)
+
+
+async def reports(conn: Connection, touchpoint_id: str | None, proposal_id: UUID | None, limit: int) -> list[AbReport]:
+    """Runs, newest first, without ids of flips and without figures by label."""
+    return [_report(row) for row in await conn.fetch(_LIST, touchpoint_id, proposal_id, limit)]
+
+
+def _report(row: asyncpg.Record) -> AbReport:
+    fields: dict[str, Any] = dict(row)
+    outcome = fields.pop("outcome") or {}
+    return AbReport.model_validate({**fields, **outcome})
+
+
+def _run(row: asyncpg.Record) -> Run:
+    return Run(
+        run_id=row["run_id"],
+        kind=row["kind"],
+        touchpoint_id=row["touchpoint_id"],
+        workspace_id=row["workspace_id"],
+        variant_a=Variant.model_validate(row["variant_a"]),
+        variant_b=Variant.model_validate(row["variant_b"]),
+        split=row["split"],
+        requested_by=row["requested_by"],
+        requested_at=row["requested_at"],
+        baseline_id=row["baseline_id"],
+        suite=SuiteSettings.model_validate(row["suite_settings"]),
+        model_settings=ModelSettings.model_validate(row["model_settings"]),
+        suite_sha256=row["suite_sha256"],
+        cases=row["cases"],
+        model=row["model"],
+        params_sha256=row["params_sha256"],
+    )
