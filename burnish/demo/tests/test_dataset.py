@@ -70,9 +70,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, train: str | bytes | None,
 
 
 def test_one_label_cannot_be_measured(tmp_path: Path) -> None:
-    one = "text,category\nx,a\ny,a\n"
+    one = "text,category\nfirst,a\nsecond,a\n"
     with pytest.raises(DatasetError, match="at least two different labels"):
-        dataset.from_folder(folder(tmp_path, one, one.replace("x", "z").replace("y", "w")))
+        dataset.from_folder(folder(tmp_path, one, one.replace("first", "third")))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
