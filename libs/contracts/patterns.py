@@ -88,17 +88,17 @@ class DetectRequestedV1(EventData):
 
 
 class PatternDetectedV1(EventData):
-    """A pattern surfaced for the first time, or again after it was resolved."""
+    """A pattern surfaced, surfaced again after it was resolved, or became strong enough for a proposal by itself."""
 
     type: ClassVar[str] = "refinement.pattern.detected.v1"
 
     touchpoint_id: TouchpointId
     run_id: UUID
-    occurrence: int = Field(default=1, ge=1, description="1 at first, one more at each reopening")
+    occurrence: int = Field(default=1, ge=1, description="1 at first, one more each time it is said again")
     pattern: PatternDetail
 
     def natural_key(self) -> str:
-        """The pattern and which surfacing it is."""
+        """The pattern and how often it was said."""
         return f"{self.pattern.pattern_id}|{self.occurrence}"
 
 

@@ -1,0 +1,1 @@
+"""The pattern detector: finds recurring faults among the signals of a touchpoint."""

@@ -1,0 +1,161 @@
+"""Groups over payload fields, kept where they are over-represented against the touchpoint's own baseline. Pure.
+
+expected→got: with N signals that name both, K of them expecting e and n of them having got g, a pair seen k times
+is compared with independence of the two margins: the upper tail of the hypergeometric distribution, which is
+Fisher's exact test. Single fields: a value seen k times among N is compared with its share of the history older
+than 30 days where there is enough of it, and else with an even share of the values seen (binomial upper tail).
+
+In both, Benjamini–Hochberg holds the false discovery rate over all groups of a kind at `FALSE_DISCOVERY_RATE`, and
+a group must be `LIFT` times what is expected: with many signals a difference can be certain and still be nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom, false_discovery_control, hypergeom
+
+from services.pattern_detector.domain import HALF_FROM, Cluster, Signal
+
+FIELDS = ("case_id", "subtopic", "entity_type", "category", "domain")
+"""Payload fields that are grouped by, the most specific first: it takes its evidence first."""
+
+FALSE_DISCOVERY_RATE = 0.05
+PAIR_LIFT = 1.5
+FIELD_LIFT = 2.0
+SMALLEST = 2
+
+PRIOR_FAULTS = 5
+"""Faults that share neither margin, added to the table: without them a touchpoint with one kind of fault has no
+baseline at all and its only fault could never be found. Among a hundred signals they no longer matter."""
+
+ENOUGH_HISTORY = 50
+LONGEST_LABEL = 120
+"""Longer outputs are prose, not labels, and do not form groups."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A value, or pair of values, with its signals and how likely so many are by chance."""
+
+    key: str
+    field: str
+    value: str | None
+    pair: tuple[str, str] | None
+    signal_ids: tuple[UUID, ...]
+    p_value: float
+    lift: float
+
+    def cluster(self) -> Cluster:
+        """The group as a cluster of the categorical strategy."""
+        expected, got = self.pair or (None, None)
+        return Cluster("categorical", frozenset(self.signal_ids), self.key, self.field, self.value, expected, got)
+
+
+def find(signals: Sequence[Signal], now: datetime, standing: Collection[str] = ()) -> list[Cluster]:
+    """Groups that stand out, disjoint: pairs first, then each field over what is left, most specific first.
+
+    `standing` are the keys of patterns that have surfaced before: they keep collecting their evidence as long as
+    there is any, since a fault does not stop being one when others become more frequent.
+    """
+    kept = _kept(pairs(signals), PAIR_LIFT, standing)
+    taken = {signal_id for group in kept for signal_id in group.signal_ids}
+    for field in FIELDS:
+        left = [signal for signal in signals if signal.signal_id not in taken]
+        found = _kept(values(left, field, now), FIELD_LIFT, standing)
+        taken |= {signal_id for group in found for signal_id in group.signal_ids}
+        kept += found
+    return [group.cluster() for group in kept]
+
+
+def pairs(signals: Sequence[Signal]) -> list[Group]:
+    """Every expected→got pair with its tail probability under independence, by key."""
+    labelled = [(signal, pair) for signal in signals if (pair := signal.pair) and _is_label(*pair)]
+    members: dict[tuple[str, str], list[UUID]] = {}
+    for signal, pair in labelled:
+        members.setdefault(pair, []).append(signal.signal_id)
+    if not members:
+        return []
+    ordered = sorted(members)
+    rows = Counter(pair[0] for _, pair in labelled)
+    columns = Counter(pair[1] for _, pair in labelled)
+    seen = np.array([len(members[pair]) for pair in ordered])
+    row = np.array([rows[pair[0]] for pair in ordered])
+    column = np.array([columns[pair[1]] for pair in ordered])
+    total = len(labelled) + PRIOR_FAULTS
+    tails = hypergeom.sf(seen - 1, total, row, column)
+    lifts = seen * total / (row * column)
+    return [
+        Group(pair_key(*pair), "pair", None, pair, tuple(sorted(members[pair])), float(p), float(lift))
+        for pair, p, lift in zip(ordered, tails, lifts, strict=True)
+    ]
+
+
+def values(signals: Sequence[Signal], field: str, now: datetime) -> list[Group]:
+    """Every value of a field with its tail probability against the baseline, by key."""
+    members: dict[str, list[UUID]] = {}
+    for signal in signals:
+        if (value := signal.fields.get(field)) and _is_label(value):
+            members.setdefault(value, []).append(signal.signal_id)
+    if not members:
+        return []
+    ordered = sorted(members)
+    recent, shares = _against(signals, field, ordered, now)
+    total = int(recent.sum())
+    tails = binom.sf(recent - 1, total, shares)
+    lifts = recent / np.maximum(shares * total, 1e-9)
+    return [
+        Group(value_key(field, value), field, value, None, tuple(sorted(members[value])), float(p), float(lift))
+        for value, p, lift in zip(ordered, tails, lifts, strict=True)
+    ]
+
+
+def pair_key(expected: str, got: str) -> str:
+    """What a pattern of this pair is recognised by."""
+    return json.dumps(["pair", expected, got], ensure_ascii=False)
+
+
+def value_key(field: str, value: str) -> str:
+    """What a pattern of this value is recognised by."""
+    return json.dumps(["field", field, value], ensure_ascii=False)
+
+
+def _against(
+    signals: Sequence[Signal], field: str, ordered: Sequence[str], now: datetime
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Counts to judge and the baseline's shares, by value: recent against history, or all against an even share."""
+    old = Counter(s.fields[field] for s in signals if field in s.fields and now - s.first_seen >= HALF_FROM)
+    new = Counter(s.fields[field] for s in signals if field in s.fields and now - s.first_seen < HALF_FROM)
+    history = sum(old[value] for value in ordered)
+    if history >= ENOUGH_HISTORY:
+        smoothed = np.array([old[value] + 1 for value in ordered]) / (history + len(ordered))
+        return np.array([new[value] for value in ordered]), smoothed
+    every = np.array([old[value] + new[value] for value in ordered])
+    return every, np.full(len(ordered), 1 / len(ordered))
+
+
+def _kept(groups: list[Group], lift: float, standing: Collection[str]) -> list[Group]:
+    """Those that stand out or stood before, likeliest fault first."""
+    candidates = [group for group in groups if len(group.signal_ids) >= SMALLEST]
+    significant = _significant(candidates)
+    chosen = [group for group in groups if group.key in standing or (group.key in significant and group.lift >= lift)]
+    return sorted(chosen, key=lambda group: (group.p_value, group.key))
+
+
+def _significant(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Keys whose adjusted p value is below the false discovery rate."""
+    if not groups:
+        return {}
+    adjusted = false_discovery_control([group.p_value for group in groups], method="bh")
+    return {group.key: float(p) for group, p in zip(groups, adjusted, strict=True) if p <= FALSE_DISCOVERY_RATE}
+
+
+def _is_label(*texts: str) -> bool:
+    return all(0 < len(text) <= LONGEST_LABEL and "\n" not in text for text in texts)
