@@ -263,7 +263,7 @@ def mint(
     lifetime_s: float = 3600.0,
     now: float | None = None,
 ) -> str:
-    """A token for `subject`, valid for `lifetime_s` seconds from `now` (seconds since 1970; the clock's unless given)."""
+    """A token for `subject`, valid for `lifetime_s` seconds from `now` (seconds since 1970, by default the clock's)."""
     issued = time.time() if now is None else now
     claims: dict[str, Any] = {
         "iss": issuer,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
+
+from libs.contracts.prompt_hash import content_sha256 as content_sha256
 
 MAX_TEXT_BYTES = 1024 * 1024
 """Largest prompt, all parts together, in UTF-8 bytes: what a proposal event on the bus can carry."""
@@ -33,6 +34,7 @@ StorageErrorCode = Literal[
     "path_missing",
     "path_outside_repository",
     "repository_missing",
+    "repository_not_allowed",
     "symbolic_link",
     "text_too_large",
     "uncommitted_edits",
@@ -189,29 +191,6 @@ class PromptStorageAdapter(Protocol):
         of `version_ref` as the ledger keeps it, for stores that can no longer look it up.
         """
         ...
-
-
-def content_sha256(parts: Iterable[PromptPart]) -> str:
-    """Lower-case hex SHA-256 of a prompt; raises `ValueError` on no parts or a path that occurs twice.
-
-    One part: the SHA-256 of its exact UTF-8 bytes, so it equals `sha256sum FILE`.
-
-    Several parts, in any order: the SHA-256 of the ASCII bytes `burnish-parts-v1\\n`, then for each
-    part, sorted by the UTF-8 bytes of its path, two netstrings without the trailing comma:
-    `<decimal byte length of path>:<path><decimal byte length of text>:<text>`. The lengths make
-    the layout unambiguous, whatever a text contains.
-    """
-    encoded = sorted((part.path.encode(), part.text.encode()) for part in parts)
-    if not encoded:
-        raise ValueError("a prompt has at least one part")
-    if len({path for path, _ in encoded}) < len(encoded):
-        raise ValueError("a prompt's parts have distinct paths")
-    if len(encoded) == 1:
-        return hashlib.sha256(encoded[0][1]).hexdigest()
-    digest = hashlib.sha256(b"burnish-parts-v1\n")
-    for path, text in encoded:
-        digest.update(b"%d:%b%d:%b" % (len(path), path, len(text), text))
-    return digest.hexdigest()
 
 
 def measure_drift(expected_sha256: str, found_sha256: str) -> Drift:

@@ -1,0 +1,52 @@
+"""The gateway: the one HTTP API of the refinement loop, put together from its routers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from services.registry.api import (
+    dead_letters,
+    errors,
+    evaluations,
+    ledger,
+    patterns,
+    proposals,
+    signals,
+    touchpoints,
+    versions,
+)
+from services.registry.api.access import Guard
+from services.registry.api.body import BodyLimit
+from services.registry.api.gateway import Gateway
+
+PREFIX = "/api/refinement"
+ROUTERS = (signals, touchpoints, patterns, proposals, evaluations, versions, ledger, dead_letters)
+
+
+def build_api(gateway: Gateway) -> FastAPI:
+    """The app. Every request passes the guard before it is routed, so a new endpoint is admin-only by itself."""
+    app = FastAPI(title="Burnish", version="1", redoc_url=None, redirect_slashes=False)
+    app.state.gateway = gateway
+    api = APIRouter(prefix=PREFIX, responses=errors.DOCUMENTED)
+    for module in ROUTERS:
+        api.include_router(module.router)
+    app.include_router(api)
+    errors.install(app)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(Guard, verifier=gateway.verifier)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        document.setdefault("components", {})["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+        }
+        document["security"] = [{"bearer": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,92 @@
+"""Who may do what. Everything is for admins, except the few lines of `RULES`; nothing is open but `OPEN`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from libs.service_kit import logging
+from libs.service_kit.auth import Caller, NotAuthenticated, Verifier
+from services.registry.api.errors import Forbidden, not_allowed
+
+log = logging.get(__name__)
+
+ADMIN = "admin"
+OPEN = frozenset({"/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A scope that allows one method on one kind of path to callers who are not admins."""
+
+    method: str
+    path: re.Pattern[str]
+    scope: str
+
+
+RULES = (
+    Rule("POST", re.compile(r"/api/refinement/signals"), "signals:write"),
+    Rule("GET", re.compile(r"/api/refinement/touchpoints/[^/]+/live"), "prompts:read"),
+)
+
+
+class Guard:
+    """Stands before the router: a request without a token that allows it is neither routed nor read."""
+
+    def __init__(self, app: ASGIApp, verifier: Verifier) -> None:
+        self._app = app
+        self._verifier = verifier
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass with its caller, or answer 401 or 403."""
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = await self._verifier.caller(_authorization(scope))
+        except NotAuthenticated as error:
+            log.info("api.not_authenticated", reason=str(error))
+            await not_allowed(401)(scope, receive, send)
+            return
+        if not may(caller, scope["method"], scope["path"]):
+            await not_allowed(403)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
+
+
+def may(caller: Caller, method: str, path: str) -> bool:
+    """Whether the caller may ask this at all."""
+    if ADMIN in caller.roles:
+        return True
+    return any(rule.method == method and rule.path.fullmatch(path) and rule.scope in caller.scopes for rule in RULES)
+
+
+def _authorization(scope: Scope) -> str | None:
+    values = [value for name, value in scope["headers"] if name == b"authorization"]
+    return values[0].decode("latin-1") if len(values) == 1 else None
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+Asking = Annotated[Caller, Depends(_caller)]
+"""The caller of the request in hand."""
+
+
+def require_workspace(caller: Caller, workspace_id: UUID | None) -> None:
+    """Data of a workspace needs the workspace in the token. Raises Forbidden."""
+    if workspace_id is not None and not caller.has_workspace(workspace_id):
+        raise Forbidden
+
+
+def workspaces_of(caller: Caller) -> tuple[UUID, ...] | None:
+    """The workspaces a list may show; None for all."""
+    return None if caller.workspaces is None else tuple(sorted(caller.workspaces))

@@ -1,0 +1,167 @@
+"""Every failure as application/problem+json (RFC 9457), without a word of what was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from libs.service_kit import logging
+from libs.service_kit.errors import Refused
+from services.registry.adapters import StorageError
+
+log = logging.get(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 20
+TITLES = {400: "Bad request", 404: "Not found", 405: "Method not allowed", 409: "Conflict", 413: "Too large"}
+
+DATABASE_TROUBLE: tuple[type[Exception], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.SerializationError,
+)
+
+
+class ServiceDown(Exception):
+    """A service that was needed for the answer is not there."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(service)
+        self.service = service
+
+
+class Forbidden(Exception):
+    """The token does not reach as far as the request."""
+
+
+class FieldError(BaseModel):
+    """One field that is not right: where it is and what would be."""
+
+    loc: str
+    message: str
+
+
+class Problem(BaseModel):
+    """What went wrong. `code` is a stable word."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: list[FieldError] | None = None
+
+
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "content": {MEDIA_TYPE: {}}} for status in (401, 403, 404, 409, 413, 422, 503)
+}
+
+
+def problem(status: int, code: str, detail: str, title: str = "", /, **extra: object) -> JSONResponse:
+    """A failure response."""
+    told = title or TITLES.get(status, "Refused" if status < 500 else "Failed")
+    body = {"type": "about:blank", "title": told, "status": status, "code": code, "detail": detail, **extra}
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}.get(status)
+    return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def not_allowed(status: int) -> JSONResponse:
+    """The one answer to every request that is not allowed: it says neither why, nor what is there."""
+    return problem(status, "not_allowed", "This needs a token that allows it.", "Not allowed")
+
+
+def invalid(errors: list[dict[str, str]]) -> JSONResponse:
+    """422 with what is wrong, by field; the first twenty."""
+    detail = "; ".join(f"{error['loc']}: {error['message']}" for error in errors[:5])
+    return problem(422, "invalid", detail, "Invalid", errors=errors[:MOST_ERRORS])
+
+
+def field_errors(errors: Any, prefix: str = "") -> list[dict[str, str]]:
+    """Pydantic's errors as `{loc, message}`: never the value that was sent."""
+    return [{"loc": _loc(prefix, error["loc"]), "message": error["msg"]} for error in errors]
+
+
+def _loc(prefix: str, loc: tuple[int | str, ...]) -> str:
+    path = prefix
+    for step in loc:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path or "body"
+
+
+def install(app: FastAPI) -> None:
+    """Answer each kind of failure."""
+    app.add_exception_handler(Forbidden, _forbidden)
+    app.add_exception_handler(ServiceDown, _service_down)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(StorageError, _storage)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    for kind in DATABASE_TROUBLE:
+        app.add_exception_handler(kind, _database_down)
+    app.add_exception_handler(Exception, _failed)
+
+
+async def _forbidden(_: Request, __: Exception) -> JSONResponse:
+    return not_allowed(403)
+
+
+async def _service_down(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ServiceDown)
+    return problem(503, "unavailable", f"the service {error.service} does not answer", service=error.service)
+
+
+async def _database_down(request: Request, error: Exception) -> JSONResponse:
+    log.warning("api.database_unavailable", path=_route(request), error=type(error).__name__)
+    return problem(503, "unavailable", "the registry's database does not answer", service="registry")
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    extra = {name: value for name, value in error.extra.items() if name not in ("type", "title", "status")}
+    return problem(error.status, error.code, error.detail, **extra)
+
+
+async def _storage(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StorageError)
+    return problem(409, error.code, str(error))
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    told = [
+        {"loc": _loc("", tuple(each["loc"][1:] if len(each["loc"]) > 1 else each["loc"])), "message": _message(each)}
+        for each in error.errors()
+    ]
+    return invalid(told)
+
+
+def _message(error: Any) -> str:
+    # The decoder's message about broken JSON tells the place, its context would tell the text.
+    return "this is not JSON" if error["type"] == "json_invalid" else str(error["msg"])
+
+
+async def _http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    detail = {404: "there is nothing at this address", 405: "this address does not take this method"}
+    return problem(error.status_code, code, detail.get(error.status_code, "the request could not be read"))
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    log.error("api.failed", path=_route(request), error=type(error).__name__, exc_info=True)
+    return problem(500, "failed", "the request failed for a reason that was logged")
+
+
+def _route(request: Request) -> str:
+    route = request.scope.get("route")
+    return str(getattr(route, "path", "unrouted"))

@@ -1,0 +1,62 @@
+"""Suites and A/B runs, kept by the A/B runner."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi import Query as Param
+from pydantic import Field
+
+from libs.contracts.evaluations import AbReport, Case, SuiteSummary
+from libs.contracts.queries import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
+from libs.contracts.vocabulary import TouchpointId
+from libs.service_kit.errors import Refused
+from services.registry.api.access import Asking
+from services.registry.api.body import MAX_BODY_BYTES, RequestBody
+from services.registry.api.gateway import Parts
+
+router = APIRouter(tags=["evaluations"])
+IMPORT_TIMEOUT_S = 60.0
+# What the bus carries at most, less its own headers.
+MAX_QUERY_BYTES = MAX_BODY_BYTES - 4_096
+
+
+class SuiteBody(RequestBody):
+    """The whole suite; it takes the place of the one before."""
+
+    cases: list[Case] = Field(min_length=1, max_length=20_000)
+
+
+@router.put("/touchpoints/{touchpoint_id}/suite")
+async def import_suite(touchpoint_id: TouchpointId, body: SuiteBody, caller: Asking, parts: Parts) -> SuiteSummary:
+    """Make these cases the touchpoint's suite; the same content again changes nothing."""
+    await parts.touchpoint(touchpoint_id)
+    query = ImportSuite(touchpoint_id=touchpoint_id, cases=tuple(body.cases), by=caller.subject)
+    if len(query.model_dump_json(exclude_none=True).encode()) > MAX_QUERY_BYTES:
+        raise Refused("too_large", f"a suite is at most {MAX_QUERY_BYTES:,} bytes as JSON", status=413)
+    return (await parts.ask(query, timeout_s=IMPORT_TIMEOUT_S)).suite
+
+
+@router.get("/suites")
+async def suites(parts: Parts, touchpoint_id: TouchpointId | None = None) -> Suites:
+    """Every touchpoint's current suite."""
+    return await parts.ask(ListSuites(touchpoint_id=touchpoint_id))
+
+
+@router.get("/ab")
+async def runs(
+    parts: Parts,
+    touchpoint_id: TouchpointId | None = None,
+    proposal_id: UUID | None = None,
+    limit: Annotated[int, Param(ge=1, le=500)] = 50,
+) -> AbReports:
+    """A/B runs, newest first."""
+    return await parts.ask(ListRuns(touchpoint_id=touchpoint_id, proposal_id=proposal_id, limit=limit))
+
+
+@router.get("/ab/{run_id}")
+async def run(run_id: UUID, parts: Parts) -> AbReport:
+    """One A/B run with its report as far as it is."""
+    return (await parts.ask(GetRun(run_id=run_id))).run

@@ -1,0 +1,169 @@
+"""Proposals: read, ask for, measure, decide. The proposal service decides what may be decided."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter
+from fastapi import Query as Param
+from pydantic import BaseModel
+
+from libs.contracts.evaluations import AbRequestedV1, Variant
+from libs.contracts.proposals import ProposalDetail, ProposalRequestedV1
+from libs.contracts.queries import ApproveProposal, GetProposal, ListProposals, Proposals, RejectProposal, WaiveProposal
+from libs.contracts.vocabulary import ProposalState, Sha256, TouchpointId
+from libs.service_kit.auth import Caller
+from libs.service_kit.errors import Refused
+from services.registry import prompts
+from services.registry.api.access import Asking, workspaces_of
+from services.registry.api.body import Note, Reason, RequestBody
+from services.registry.api.gateway import Gateway, Parts
+from services.registry.api.patterns import visible_pattern
+from services.registry.api.touchpoints import Requested
+from services.registry.domain import Target
+
+router = APIRouter(prefix="/proposals", tags=["proposals"])
+
+
+class ProposalBody(RequestBody):
+    """The pattern to write a proposal for."""
+
+    pattern_id: UUID
+
+
+class ApproveBody(RequestBody):
+    """Exactly the text that was read: its hash is in the proposal."""
+
+    content_sha256: Sha256
+    reason: Note = ""
+
+
+class RejectBody(RequestBody):
+    """Why not; with `bad_signals`, the evidence leaves the pool."""
+
+    reason: Reason
+    bad_signals: bool = False
+
+
+class WaiveBody(RequestBody):
+    """Why the proposal may be approved without a verdict."""
+
+    reason: Reason
+
+
+class RunRequested(BaseModel):
+    """The run that was asked for."""
+
+    run_id: UUID
+
+
+@router.get("")
+async def list_proposals(
+    caller: Asking,
+    parts: Parts,
+    touchpoint_id: TouchpointId | None = None,
+    state: ProposalState | None = None,
+    pattern_id: UUID | None = None,
+    limit: Annotated[int, Param(ge=1, le=500)] = 50,
+) -> Proposals:
+    """Proposals, newest first."""
+    return await parts.ask(
+        ListProposals(
+            touchpoint_id=touchpoint_id,
+            workspace_ids=workspaces_of(caller),
+            state=state,
+            pattern_id=pattern_id,
+            limit=limit,
+        )
+    )
+
+
+@router.post("", status_code=202)
+async def request_proposal(body: ProposalBody, caller: Asking, parts: Parts) -> Requested:
+    """Ask for a proposal for a surfaced pattern."""
+    pattern = await visible_pattern(parts, caller, body.pattern_id)
+    request_id = uuid4()
+    await parts.say(
+        ProposalRequestedV1(
+            request_id=request_id,
+            touchpoint_id=pattern.touchpoint_id,
+            pattern_id=pattern.pattern_id,
+            requested_by=caller.subject,
+        )
+    )
+    return Requested(request_id=request_id)
+
+
+@router.get("/{proposal_id}")
+async def get_proposal(proposal_id: UUID, caller: Asking, parts: Parts) -> ProposalDetail:
+    """One proposal, whole."""
+    return await _visible(parts, caller, proposal_id)
+
+
+@router.post("/{proposal_id}/ab", status_code=202)
+async def request_ab(proposal_id: UUID, caller: Asking, parts: Parts) -> RunRequested:
+    """Run the live text (A) and the proposed one (B) over the touchpoint's suite."""
+    proposal = await _visible(parts, caller, proposal_id)
+    target = Target(proposal.touchpoint_id, proposal.workspace_id)
+    live = await prompts.live_prompt(parts.db, parts.ledger, target)
+    if live.content_sha256 == proposal.content_sha256:
+        raise Refused("already_live", f"the text of proposal {proposal_id} is live: there is nothing to compare")
+    run = AbRequestedV1(
+        run_id=uuid4(),
+        touchpoint_id=proposal.touchpoint_id,
+        workspace_id=proposal.workspace_id,
+        variant_a=Variant(
+            label="current", parts=live.parts, content_sha256=live.content_sha256, version_ref=live.version_ref
+        ),
+        variant_b=Variant(
+            label=f"proposal:{proposal_id}",
+            parts=proposal.parts,
+            content_sha256=proposal.content_sha256,
+            proposal_id=proposal_id,
+        ),
+        requested_by=caller.subject,
+    )
+    try:
+        await parts.say(run)
+    except ValueError as error:
+        raise Refused("too_large", "both texts together are larger than an event may be", status=413) from error
+    return RunRequested(run_id=run.run_id)
+
+
+@router.post("/{proposal_id}/approve")
+async def approve(proposal_id: UUID, body: ApproveBody, caller: Asking, parts: Parts) -> ProposalDetail:
+    """Approve exactly this text. 409 when the A/B gate is not passed; the answer says why."""
+    await _visible(parts, caller, proposal_id)
+    query = ApproveProposal(
+        proposal_id=proposal_id, content_sha256=body.content_sha256, by=caller.subject, reason=body.reason
+    )
+    return (await parts.ask(query)).proposal
+
+
+@router.post("/{proposal_id}/reject")
+async def reject(proposal_id: UUID, body: RejectBody, caller: Asking, parts: Parts) -> ProposalDetail:
+    """Turn the proposal down."""
+    await _visible(parts, caller, proposal_id)
+    query = RejectProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason, bad_signals=body.bad_signals)
+    return (await parts.ask(query)).proposal
+
+
+@router.post("/{proposal_id}/waive")
+async def waive(proposal_id: UUID, body: WaiveBody, caller: Asking, parts: Parts) -> ProposalDetail:
+    """Let the proposal be approved without a verdict, under the caller's name."""
+    await _visible(parts, caller, proposal_id)
+    query = WaiveProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason)
+    return (await parts.ask(query)).proposal
+
+
+async def _visible(parts: Gateway, caller: Caller, proposal_id: UUID) -> ProposalDetail:
+    """The proposal, if it is there and the token reaches its workspace; 404 either way, so that neither shows."""
+    missing = Refused("not_found", f"there is no proposal {proposal_id}", status=404)
+    try:
+        found = (await parts.ask(GetProposal(proposal_id=proposal_id))).proposal
+    except Refused as no:
+        raise missing if no.status == 404 else no from no
+    if found.workspace_id is not None and not caller.has_workspace(found.workspace_id):
+        raise missing
+    return found

@@ -1,0 +1,162 @@
+"""Signals: pushed by applications, and read from the normaliser."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import pydantic_core
+from fastapi import APIRouter, Header, Request
+from fastapi import Query as Param
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+
+from libs.contracts.queries import CountSignals, ListSignals, SignalCounts, SignalPage
+from libs.contracts.signals import SignalObservedV1
+from libs.contracts.vocabulary import Name, TouchpointId
+from libs.service_kit.auth import Caller
+from libs.service_kit.errors import Refused
+from services.registry.api.access import Asking, require_workspace, workspaces_of
+from services.registry.api.body import without_nul
+from services.registry.api.errors import MOST_ERRORS, field_errors, invalid, problem
+from services.registry.api.gateway import Parts
+from services.registry.store import idempotency
+
+router = APIRouter(tags=["signals"])
+MAX_BATCH = 1_000
+
+
+class Accepted(BaseModel):
+    """The signals are stored durably; each will be normalised once."""
+
+    accepted: int
+    signal_ids: list[UUID]
+
+
+def _body_schema() -> dict[str, Any]:
+    signal = SignalObservedV1.model_json_schema(ref_template="#/components/schemas/{model}")
+    signal.pop("$defs", None)
+    signal["required"] = ["touchpoint_id", "signal_type"]
+    for name in ("evidence_ref", "payload"):
+        signal["properties"][name] = {"type": "object"}
+    signals = {"type": "array", "items": signal, "minItems": 1, "maxItems": MAX_BATCH}
+    batch = {"type": "object", "properties": {"signals": signals}, "required": ["signals"]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": {"oneOf": [batch, signal]}}}}}
+
+
+@router.post("/signals", status_code=202, response_model=Accepted, openapi_extra=_body_schema())
+async def push(
+    request: Request,
+    caller: Asking,
+    parts: Parts,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+) -> Accepted | JSONResponse:
+    """Take one signal, or up to 1,000 as `{"signals": [...]}`. The same Idempotency-Key gets the same answer.
+
+    What a signal leaves out: `source_key` is made from caller, key and index; `evidence_ref` names that;
+    `actor_id` is the caller, then of kind `machine`; `observed_at` is now. Fields that are not known are ignored.
+    """
+    body = await request.body()
+    raw = _signals(body)
+    if len(raw) > MAX_BATCH:
+        return problem(413, "too_many", f"signals: {len(raw)} at once, at most {MAX_BATCH} are taken")
+    key = idempotency_key or uuid4().hex
+    signals, errors = _observed(raw, caller, key)
+    if errors:
+        return invalid(errors)
+    for workspace_id in {signal.workspace_id for signal in signals}:
+        require_workspace(caller, workspace_id)
+    mine = idempotency.Answered(hashlib.sha256(body).hexdigest(), [signal.signal_id for signal in signals])
+    async with parts.db.transaction() as tx:
+        answer = mine
+        if idempotency_key is not None:
+            answer = await idempotency.claim(tx.conn, _caller_key(caller), idempotency_key, mine)
+        if answer is mine:
+            tx.say(*signals)
+    if answer.request_sha256 != mine.request_sha256:
+        return problem(422, "idempotency_key_reused", "this Idempotency-Key came with another body before")
+    return Accepted(accepted=len(answer.signal_ids), signal_ids=answer.signal_ids)
+
+
+@router.get("/signals")
+async def list_signals(
+    caller: Asking,
+    parts: Parts,
+    touchpoint_id: TouchpointId | None = None,
+    signal_id: UUID | None = None,
+    rejected: bool | None = None,
+    unprocessed: bool | None = None,
+    limit: Annotated[int, Param(ge=1, le=500)] = 50,
+    cursor: Name | None = None,
+) -> SignalPage:
+    """Stored signals, newest first, of the workspaces in the token and of global touchpoints."""
+    query = ListSignals(
+        touchpoint_id=touchpoint_id,
+        workspace_ids=workspaces_of(caller),
+        rejected=rejected,
+        unprocessed=unprocessed,
+        signal_id=signal_id,
+        limit=limit,
+        cursor=cursor,
+    )
+    return await parts.ask(query)
+
+
+@router.get("/signals/counts")
+async def count_signals(parts: Parts, touchpoint_id: TouchpointId | None = None) -> SignalCounts:
+    """How many signals there are by touchpoint and state."""
+    return await parts.ask(CountSignals(touchpoint_id=touchpoint_id))
+
+
+def _signals(body: bytes) -> list[Any]:
+    try:
+        document = pydantic_core.from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise Refused("not_json", "the body is not JSON", status=422) from error
+    if b"\\u0000" in body:
+        document = without_nul(document)
+    if isinstance(document, dict) and "signals" not in document:
+        return [document]
+    signals = document.get("signals") if isinstance(document, dict) else None
+    if not isinstance(signals, list) or not signals:
+        raise Refused("invalid", 'the body is one signal, or {"signals": [at least one]}', status=422)
+    return signals
+
+
+def _observed(raw: list[Any], caller: Caller, key: str) -> tuple[list[SignalObservedV1], list[dict[str, str]]]:
+    signals: list[SignalObservedV1] = []
+    errors: list[dict[str, str]] = []
+    now = datetime.now(UTC)
+    for index, fields in enumerate(raw):
+        where = f"signals[{index}]"
+        if not isinstance(fields, dict):
+            errors.append({"loc": where, "message": "an object was expected"})
+            continue
+        try:
+            signals.append(SignalObservedV1.model_validate(_completed(fields, caller, f"{key}:{index}", now)))
+        except ValidationError as error:
+            errors += field_errors(error.errors(include_input=False, include_url=False, include_context=False), where)
+        if len(errors) >= MOST_ERRORS:
+            break
+    return signals, errors
+
+
+def _completed(fields: dict[str, Any], caller: Caller, key: str, now: datetime) -> dict[str, Any]:
+    # The caller is part of the key: two applications that both count from 1 must not hide each other's signals.
+    source_key = fields.get("source_key") or f"push:{caller.subject}:{key}"
+    actor = fields.get("actor_id")
+    return {
+        "evidence_ref": {"source": "push", "id": str(source_key)[-200:]},
+        "payload": {},
+        "observed_at": now,
+        **{name: value for name, value in fields.items() if value is not None},
+        "source_key": source_key,
+        "actor_id": actor or caller.subject,
+        "actor_kind": fields.get("actor_kind") or ("human" if actor else "machine"),
+    }
+
+
+def _caller_key(caller: Caller) -> str:
+    return f"{caller.organization}|{caller.subject}"

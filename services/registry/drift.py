@@ -1,0 +1,108 @@
+"""Compares what is stored with what was activated, and says when somebody edited behind the ledger's back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.contracts.touchpoints import Touchpoint
+from libs.contracts.versions import DriftDetectedV1
+from libs.service_kit import logging
+from libs.service_kit.db import Database, Transaction
+from services.registry import metrics
+from services.registry.adapters import StorageError, content_sha256
+from services.registry.adapters.base import StorageErrorCode
+from services.registry.changes import Changes
+from services.registry.domain import Line
+from services.registry.ledger import Ledger
+from services.registry.storage import Repositories
+from services.registry.store import entries, findings, touchpoints, versions
+from services.registry.store.versions import Activation
+
+log = logging.get(__name__)
+
+UNKNOWN: tuple[StorageErrorCode, ...] = ("git_timeout", "git_failed", "git_missing", "repository_not_allowed")
+"""Trouble in looking, which says nothing about the text."""
+
+
+async def check(db: Database, ledger: Ledger, changes: Changes, repositories: Repositories) -> int:
+    """Check every live version; how many have drifted now. Each edit is told once."""
+    await changes.check()
+    async with db.connection() as conn:
+        live = await versions.all_live(conn)
+        active = {each.touchpoint.id: each.touchpoint for each in await touchpoints.all_of_them(conn)}
+    drifted = 0
+    for activation in live:
+        touchpoint = active[activation.target.touchpoint_id]
+        try:
+            found = await _found(db, repositories, touchpoint, activation)
+        except StorageError as error:
+            log.warning("drift.unknown", touchpoint=touchpoint.id, code=error.code)
+            continue
+        if touchpoint.active and found != activation.content_sha256:
+            drifted += 1
+            await _tell(ledger, activation, found)
+    metrics.DRIFTED.set(drifted)
+    return drifted
+
+
+async def _found(
+    db: Database, repositories: Repositories, touchpoint: Touchpoint, activation: Activation
+) -> str | None:
+    """The hash of what stands in the store now; None when no readable text does. Raises StorageError in doubt."""
+    if touchpoint.storage.adapter != "skill_file":
+        async with db.connection() as conn:
+            return content_sha256(await versions.parts_of(conn, activation.prompt_version_id))
+    try:
+        return (await repositories.open(touchpoint).current_version()).content_sha256
+    except StorageError as error:
+        if error.code in UNKNOWN:
+            raise
+        return None
+
+
+async def _tell(ledger: Ledger, activation: Activation, found: str | None) -> None:
+    async def work(tx: Transaction[Any]) -> bool:
+        live = await versions.live_for_update(tx.conn, activation.target)
+        if live is None or live.id != activation.id:
+            return False
+        if not await findings.drifted(tx.conn, activation.id, found):
+            return False
+        await entries.append(tx.conn, await entries.lock_head(tx.conn), _line(activation, found))
+        tx.say(_fact(activation, found))
+        return True
+
+    if await ledger.transact(work):
+        metrics.DRIFT_DETECTED.inc()
+        log.warning(
+            "refinement.drift.detected",
+            touchpoint=activation.target.touchpoint_id,
+            version_ref=activation.version_ref,
+        )
+
+
+def _line(activation: Activation, found: str | None) -> Line:
+    return Line(
+        "drift",
+        activation.target,
+        "burnish",
+        "the stored text is not the one that was activated" if found else "there is no readable text",
+        version_ref=activation.version_ref,
+        detail={
+            "activation_id": str(activation.id),
+            "expected_sha256": activation.content_sha256,
+            "found_sha256": found,
+        },
+    )
+
+
+def _fact(activation: Activation, found: str | None) -> DriftDetectedV1:
+    return DriftDetectedV1(
+        touchpoint_id=activation.target.touchpoint_id,
+        workspace_id=activation.target.workspace_id,
+        activation_id=activation.id,
+        version_ref=activation.version_ref,
+        expected_sha256=activation.content_sha256,
+        found_sha256=found,
+        detected_at=datetime.now(UTC),
+    )

@@ -1,0 +1,374 @@
+"""Which version is live, and the ledger of how it came to be: every change is one transaction, one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from libs.contracts.envelope import Event
+from libs.contracts.versions import LedgerEntry, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.vocabulary import Adapter
+from libs.service_kit import logging
+from libs.service_kit.db import Database, Transaction
+from libs.service_kit.errors import Refused
+from services.registry import metrics
+from services.registry.domain import GENESIS_SHA256, Line, Target, Verification, previous_version, verify
+from services.registry.store import entries, intents, versions
+from services.registry.store.versions import Activation, Stamp, Version
+
+log = logging.get(__name__)
+
+T = TypeVar("T")
+LOCK = "ledger"
+PAGE = 2_000
+ONE_LIVE = "idx_prompt_version_registry_one_live"
+Kind = Literal["registered", "activated", "rolled_back"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One version to become live in place of another. `kind` is that of its ledger entry."""
+
+    kind: Kind
+    target: Target
+    version: Version
+    adapter: Adapter
+    by: str
+    reason: str = ""
+    proposal_id: UUID | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    before: tuple[Line, ...] = ()
+    intent_id: UUID | None = None
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What an activation came to: the row that is live, the one it took the place of, what the ledger says."""
+
+    change: Change
+    live: Activation
+    previous: Activation | None
+    entries: list[LedgerEntry]
+
+
+class Ledger:
+    """Activation, rollback and confirmation.
+
+    Every change holds one session lock from before BEGIN until after COMMIT, across all processes, and runs
+    SERIALIZABLE: a change sees all that its predecessor did, so nothing is ever retried for want of luck, and the
+    ledger is one chain. The partial unique index on live rows stands behind that. Within a process the changes
+    queue here first, so that waiting costs no connection.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._turn = asyncio.Lock()
+
+    async def transact(
+        self, work: Callable[[Transaction[Any]], Awaitable[T]], *, inbox: Event[Any] | Sequence[Event[Any]] = ()
+    ) -> T:
+        """Run `work`, which may call `switch`, alone among all writers of the ledger. Raises Refused with 409."""
+        try:
+            async with self._turn:
+                return await self._db.serializable(work, inbox=inbox, lock=LOCK)
+        except asyncpg.UniqueViolationError as error:
+            if error.constraint_name != ONE_LIVE:
+                raise
+            metrics.CONFLICTS.inc()
+            raise Refused("conflict", "another version became live at the same time; read what is live") from error
+        except Refused as no:
+            if no.code == "conflict":
+                metrics.CONFLICTS.inc()
+            raise
+
+    async def activate(
+        self, target: Target, version_ref: str, *, expected_live: str | None, by: str, reason: str
+    ) -> Switched:
+        """Make a recorded version live at once (tier 1), if `expected_live` is what is live now.
+
+        Raises Refused: 404 for what is not there, 409 `conflict` with the state that holds now, 409 `tier_2`.
+        """
+
+        async def work(tx: Transaction[Any]) -> Switched:
+            stamp = await require_stamp(tx, target, version_ref)
+            if stamp.adapter != "feed_prompts":
+                raise Refused("tier_2", f"the prompt of {target} is in git: merge a change, or ask for a rollback")
+            assert stamp.version is not None
+            change = Change("activated", target, stamp.version, stamp.adapter, by, reason, stamp.version.proposal_id)
+            return await switch(tx, change, expected_live=expected_live)
+
+        return announce(await self.transact(work))
+
+    async def roll_back(self, target: Target, to_version: str | None, *, by: str, reason: str) -> Switched:
+        """Put an earlier version back at once (tier 1); without a name, the previous one.
+
+        Raises Refused: 404 for a version that is not there, 409 where there is nothing to go back to.
+        """
+
+        async def work(tx: Transaction[Any]) -> Switched:
+            live = await require_live(tx, target)
+            stamp = await rollback_stamp(tx, live, to_version)
+            assert stamp.version is not None
+            change = Change("rolled_back", target, stamp.version, stamp.adapter, by, reason, live.proposal_id)
+            return await switch(tx, change, expected_live=live.version_ref)
+
+        return announce(await self.transact(work))
+
+    async def confirm(self, intent_id: UUID, commit: str) -> Switched | None:
+        """The intent's text was seen at `commit` of the tracked branch: it is live. None when settled before."""
+
+        async def work(tx: Transaction[Any]) -> Switched | None:
+            intent = await intents.get(tx.conn, intent_id)
+            where = f"hash {intent.content_sha256} at commit {commit}" if intent else ""
+            if intent is None or not await intents.confirmed(tx.conn, intent_id, where):
+                return None
+            return await switch(tx, await _confirmed(tx, intent, commit, where), expected_live=intent.from_ref)
+
+        switched = await self.transact(work)
+        return None if switched is None else announce(switched)
+
+
+async def switch(tx: Transaction[Any], change: Change, *, expected_live: str | None) -> Switched:
+    """Retire the live row, insert the new one, write the ledger, say it. Only inside `Ledger.transact`.
+
+    Raises Refused 409 `conflict` when what is live is not what was expected, 409 `already_live`.
+    """
+    head = await entries.lock_head(tx.conn)
+    live = await versions.live_for_update(tx.conn, change.target)
+    _require_expected(change.target, live, expected_live)
+    _require_new(live, change.version)
+    if live is not None:
+        await versions.retire(tx.conn, live.id, head.now)
+    rolled_back = change.kind == "rolled_back" and live is not None
+    row = Activation(
+        id=uuid4(),
+        target=change.target,
+        version_ref=change.version.version_ref,
+        adapter=change.adapter,
+        activated_at=head.now,
+        activated_by=change.by,
+        content_sha256=change.version.content_sha256,
+        prompt_version_id=change.version.id,
+        rolled_back_from=live.id if live is not None and rolled_back else None,
+        notes=change.reason,
+        proposal_id=change.version.proposal_id,
+    )
+    await versions.activate(tx.conn, row)
+    lines = [*change.before, _line(change, row, live), *await _superseded(tx, change)]
+    written = await entries.append(tx.conn, head, *lines)
+    tx.say(_fact(change, row, live))
+    return Switched(change, row, live, written)
+
+
+def announce(switched: Switched) -> Switched:
+    """Log and count a change that is committed."""
+    row, previous = switched.live, switched.previous
+    metrics.ACTIVATIONS.labels(switched.change.kind).inc()
+    if switched.change.kind == "rolled_back" and previous is not None:
+        log.info(
+            "refinement.version.rolled_back",
+            touchpoint=row.target.touchpoint_id,
+            from_version=previous.version_ref,
+            to_version=row.version_ref,
+            reason=switched.change.reason,
+        )
+    else:
+        log.info(
+            "refinement.version.activated",
+            touchpoint=row.target.touchpoint_id,
+            version_ref=row.version_ref,
+            adapter=row.adapter,
+        )
+    return switched
+
+
+async def verify_chain(db: Database) -> Verification:
+    """Recompute the whole ledger, a page at a time, on one snapshot, and compare it with its recorded end."""
+    outcome = Verification(True, 0, GENESIS_SHA256)
+    async with db.connection() as conn, conn.transaction(isolation="repeatable_read", readonly=True):
+        while outcome.intact and (page := await entries.after(conn, outcome.entries, PAGE)):
+            outcome = verify(page, after=outcome.entries, previous_sha256=outcome.head_sha256)
+        end = await entries.end(conn)
+    if outcome.intact and end != (outcome.entries, outcome.head_sha256):
+        problem = f"entries {outcome.entries + 1} to {end[0]} are missing"
+        return Verification(False, outcome.entries, outcome.head_sha256, outcome.entries + 1, problem)
+    return outcome
+
+
+async def require_stamp(tx: Transaction[Any], target: Target, version_ref: str) -> Stamp:
+    """A version that is there. Raises Refused 404, and 422 when the workspace does not fit the scope."""
+    stamp = await versions.stamp(tx.conn, target, version_ref)
+    if stamp is None:
+        raise Refused("unknown_touchpoint", f"there is no touchpoint {target.touchpoint_id}", status=404)
+    require_scope(stamp.scope, target)
+    if stamp.version is None:
+        raise Refused("unknown_version", f"{target} has no version {version_ref}", status=404)
+    return stamp
+
+
+def require_scope(scope: str, target: Target) -> None:
+    """A workspace touchpoint is asked about with a workspace, a global one without. Raises Refused 422."""
+    if scope == "workspace" and target.workspace_id is None:
+        raise Refused("scope", f"{target.touchpoint_id} is scoped to workspaces: give workspace_id", status=422)
+    if scope == "global" and target.workspace_id is not None:
+        raise Refused("scope", f"{target.touchpoint_id} is global: leave workspace_id out", status=422)
+
+
+async def require_live(tx: Transaction[Any], target: Target) -> Activation:
+    """The live row, locked. Raises Refused 404."""
+    live = await versions.live_for_update(tx.conn, target)
+    if live is None:
+        raise Refused("no_live_version", f"{target} has no live version", status=404)
+    return live
+
+
+async def rollback_stamp(tx: Transaction[Any], live: Activation, to_version: str | None) -> Stamp:
+    """The version a rollback of `live` leads to. Raises Refused: 404 unknown, 409 no previous or never live."""
+    history = await versions.steps(tx.conn, live.target)
+    wanted = to_version or previous_version(history)
+    if wanted is None:
+        raise Refused("no_previous_version", f"{live.version_ref} is the first version of {live.target}")
+    stamp = await require_stamp(tx, live.target, wanted)
+    if all(step.version_ref != wanted for step in history):
+        raise Refused("never_live", f"{wanted} was never live for {live.target}: activate it instead")
+    return stamp
+
+
+def conflict(target: Target, live: Activation | None, expected: str | None) -> Refused:
+    """409 with the state that holds now."""
+    state = live and {
+        "version_ref": live.version_ref,
+        "activation_id": str(live.id),
+        "content_sha256": live.content_sha256,
+        "activated_at": live.activated_at.isoformat(),
+        "activated_by": live.activated_by,
+    }
+    found = live.version_ref if live else "nothing"
+    return Refused("conflict", f"{found} is live for {target}, not {expected or 'nothing'}", live=state)
+
+
+def _require_expected(target: Target, live: Activation | None, expected: str | None) -> None:
+    if (live.version_ref if live else None) != expected:
+        raise conflict(target, live, expected)
+
+
+def _require_new(live: Activation | None, version: Version) -> None:
+    if live is not None and (live.version_ref, live.content_sha256) == (version.version_ref, version.content_sha256):
+        raise Refused("already_live", f"{version.version_ref} is live already for {live.target}")
+
+
+async def _superseded(tx: Transaction[Any], change: Change) -> list[Line]:
+    """What was on its way from the version that was live has lost its ground."""
+    why = f"{change.version.version_ref} became live"
+    closed = await intents.close_others(tx.conn, change.target, change.intent_id, why)
+    return [closing_line(intent, change.by, why) for intent in closed]
+
+
+def closing_line(intent: intents.Intent, by: str, why: str) -> Line:
+    """The ledger's line about an intent that will not be carried out."""
+    return Line(
+        "intent_closed",
+        intent.target,
+        by,
+        why,
+        version_ref=intent.to_ref,
+        previous_ref=intent.from_ref,
+        proposal_id=intent.proposal_id,
+        detail={"intent_id": str(intent.intent_id), "content_sha256": intent.content_sha256},
+    )
+
+
+def _line(change: Change, row: Activation, live: Activation | None) -> Line:
+    return Line(
+        change.kind,
+        change.target,
+        change.by,
+        change.reason,
+        version_ref=row.version_ref,
+        previous_ref=live.version_ref if live else None,
+        proposal_id=change.proposal_id,
+        detail={
+            "activation_id": str(row.id),
+            "adapter": row.adapter,
+            "content_sha256": row.content_sha256,
+            **change.detail,
+        },
+    )
+
+
+def _fact(change: Change, row: Activation, live: Activation | None) -> VersionActivatedV1 | VersionRolledBackV1:
+    touchpoint_id, workspace_id = change.target
+    if change.kind == "rolled_back" and live is not None:
+        return VersionRolledBackV1(
+            activation_id=row.id,
+            touchpoint_id=touchpoint_id,
+            workspace_id=workspace_id,
+            from_version=live.version_ref,
+            to_version=row.version_ref,
+            adapter=row.adapter,
+            content_sha256=row.content_sha256,
+            proposal_id=change.proposal_id,
+            reason=change.reason,
+            rolled_back_by=change.by,
+            rolled_back_at=row.activated_at,
+        )
+    return VersionActivatedV1(
+        activation_id=row.id,
+        touchpoint_id=touchpoint_id,
+        workspace_id=workspace_id,
+        version_ref=row.version_ref,
+        previous_ref=live.version_ref if live else None,
+        adapter=row.adapter,
+        content_sha256=row.content_sha256,
+        proposal_id=change.proposal_id,
+        activated_by=change.by,
+        activated_at=row.activated_at,
+    )
+
+
+async def _confirmed(tx: Transaction[Any], intent: intents.Intent, commit: str, where: str) -> Change:
+    """The change that a merged intent is. A rollback puts its earlier reference back, whatever commit did it."""
+    text = await versions.record(
+        tx.conn,
+        versions.Text(
+            id=uuid4(),
+            target=intent.target,
+            version_ref=intent.to_ref or f"git:{commit}",
+            parts=intent.parts,
+            content_sha256=intent.content_sha256,
+            origin="proposal",
+            created_by=intent.created_by,
+            proposal_id=intent.proposal_id,
+            note=intent.message,
+        ),
+    )
+    live = await require_live(tx, intent.target)
+    detail = {"confirmed_by": where, "intent_id": str(intent.intent_id), "commit": commit}
+    seen = Line(
+        "confirmed",
+        intent.target,
+        intent.created_by,
+        where,
+        version_ref=text.version_ref,
+        previous_ref=intent.from_ref,
+        proposal_id=intent.proposal_id,
+        detail={"intent_id": str(intent.intent_id), "content_sha256": intent.content_sha256, "commit": commit},
+    )
+    rollback = intent.kind == "rollback"
+    return Change(
+        "rolled_back" if rollback else "activated",
+        intent.target,
+        text.version,
+        "skill_file",
+        intent.created_by,
+        intent.message,
+        proposal_id=live.proposal_id if rollback else intent.proposal_id,
+        detail=detail,
+        before=(seen,),
+        intent_id=intent.intent_id,
+    )

@@ -1,0 +1,244 @@
+"""Plans and applies touchpoint configurations: all of them or none, and each with its first live version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from libs.contracts.prompt_hash import content_sha256
+from libs.contracts.proposals import PromptPart
+from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.service_kit.db import Connection, Database, Transaction
+from libs.service_kit.errors import Refused
+from services.registry.adapters import StorageError
+from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts, to_contract
+from services.registry.domain import (
+    SUPPORTED_ADAPTERS,
+    Action,
+    FieldChange,
+    Target,
+    configuration_sha256,
+    field_changes,
+    storage_moved,
+)
+from services.registry.ledger import Change, Ledger, Switched, announce, switch
+from services.registry.storage import Repositories
+from services.registry.store import touchpoints, versions
+from services.registry.store.touchpoints import Registered
+
+MAX_CONFIGURATION_BYTES = 900_000
+FIELDS = {
+    "repository_missing": "storage.repository",
+    "repository_not_allowed": "storage.repository",
+    "not_a_repository": "storage.repository",
+    "branch_missing": "storage.branch",
+    "bad_branch_name": "storage.branch",
+    "bad_path": "storage.paths",
+    "path_missing": "storage.paths",
+    "path_outside_repository": "storage.paths",
+    "symbolic_link": "storage.paths",
+    "not_utf8": "storage.paths",
+    "text_too_large": "storage.paths",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The text that a touchpoint's storage holds now; `version_ref` is None where the registry gives it one."""
+
+    parts: tuple[PromptPart, ...]
+    content_sha256: str
+    version_ref: str | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What an `apply` does, or did, to one touchpoint. `live` is what becomes live by it, where something does."""
+
+    touchpoint_id: str
+    action: Action
+    changes: list[FieldChange]
+    revision: int
+    live: str | None = None
+    content_sha256: str | None = None
+
+
+class Registration:
+    """Plan and apply. Every problem of every touchpoint is told at once, by index and field."""
+
+    def __init__(self, db: Database, ledger: Ledger, repositories: Repositories) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._repositories = repositories
+
+    async def plan(self, wanted: Sequence[Touchpoint]) -> list[Planned]:
+        """What `apply` would do now. Changes nothing. Raises Refused 422 with every problem."""
+        found = await self._read_all(wanted)
+        async with self._db.connection() as conn, conn.transaction(isolation="repeatable_read", readonly=True):
+            known = await touchpoints.get_many(conn, [touchpoint.id for touchpoint in wanted])
+            _require_same_scope(wanted, known)
+            return [await _planned(conn, touchpoint, known, found) for touchpoint in wanted]
+
+    async def apply(self, wanted: Sequence[Touchpoint], by: str) -> list[Planned]:
+        """Register the touchpoints in one transaction; those that are as wanted already are left alone."""
+        found = await self._read_all(wanted)
+        switched: list[Switched] = []
+
+        async def work(tx: Transaction[Any]) -> list[Planned]:
+            switched.clear()
+            known = await touchpoints.get_many(tx.conn, [touchpoint.id for touchpoint in wanted])
+            _require_same_scope(wanted, known)
+            planned = []
+            for touchpoint in wanted:
+                planned.append(await _planned(tx.conn, touchpoint, known, found))
+                switched.extend(await _carry_out(tx, touchpoint, planned[-1], found, by))
+            return planned
+
+        planned = await self._ledger.transact(work)
+        for each in switched:
+            announce(each)
+        return planned
+
+    async def _read_all(self, wanted: Sequence[Touchpoint]) -> Mapping[str, Found]:
+        """The text each active global touchpoint's storage holds. Raises Refused 422 naming each that has none."""
+        problems = [*_repeated(wanted), *(p for i, each in enumerate(wanted) for p in _unusable(i, each))]
+        if problems:
+            raise _refused(problems)
+        readable = [(i, each) for i, each in enumerate(wanted) if each.active and each.scope == "global"]
+        outcomes = await asyncio.gather(*(self._read(each) for _, each in readable), return_exceptions=True)
+        found: dict[str, Found] = {}
+        for (index, touchpoint), outcome in zip(readable, outcomes, strict=True):
+            if isinstance(outcome, StorageError):
+                problems.append(_problem(index, FIELDS.get(outcome.code, "storage"), outcome.message, outcome.hint))
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                found[touchpoint.id] = outcome
+        if problems:
+            raise _refused(problems)
+        return found
+
+    async def _read(self, touchpoint: Touchpoint) -> Found:
+        if touchpoint.storage.adapter == "skill_file":
+            current = await self._repositories.open(touchpoint).current_version()
+            return Found(to_contract(current.parts), current.content_sha256, current.version_ref)
+        parts = initial_parts(touchpoint.storage.initial_text or "")
+        return Found(parts, content_sha256(parts), None)
+
+
+async def _planned(
+    conn: Connection, touchpoint: Touchpoint, known: Mapping[str, Registered], found: Mapping[str, Found]
+) -> Planned:
+    before = known.get(touchpoint.id)
+    old = before.touchpoint if before else None
+    changes = [] if old == touchpoint else field_changes(old, touchpoint)
+    action: Action = "create" if before is None else "update" if changes else "unchanged"
+    revision = (before.revision if before else 0) + (action != "unchanged")
+    text = await _to_become_live(conn, touchpoint, old, found)
+    return Planned(
+        touchpoint.id,
+        action,
+        changes,
+        revision,
+        live=None if text is None else text.version_ref or "the initial text",
+        content_sha256=None if text is None else text.content_sha256,
+    )
+
+
+async def _to_become_live(
+    conn: Connection, touchpoint: Touchpoint, old: Touchpoint | None, found: Mapping[str, Found]
+) -> Found | None:
+    """The text found, where nothing is live yet, or where the prompt was moved and reads differently there."""
+    text = found.get(touchpoint.id)
+    if text is None:
+        return None
+    live = await versions.live(conn, Target(touchpoint.id))
+    if live is None:
+        return text
+    moved = old is not None and storage_moved(old, touchpoint) and live.content_sha256 != text.content_sha256
+    return text if moved else None
+
+
+async def _carry_out(
+    tx: Transaction[Any],
+    touchpoint: Touchpoint,
+    planned: Planned,
+    found: Mapping[str, Found],
+    by: str,
+) -> list[Switched]:
+    if planned.action != "unchanged":
+        revision = await touchpoints.save(tx.conn, touchpoint, configuration_sha256(touchpoint), by)
+        tx.say(TouchpointRegisteredV1(touchpoint=touchpoint, revision=revision, registered_by=by))
+    if planned.live is None:
+        return []
+    target = Target(touchpoint.id)
+    live = await versions.live_for_update(tx.conn, target)
+    text = await _record(tx.conn, target, found[touchpoint.id], by)
+    change = Change(
+        "activated" if live else "registered",
+        target,
+        text.version,
+        touchpoint.storage.adapter,
+        by,
+        "the prompt's storage was configured anew" if live else "the text found at registration",
+    )
+    return [await switch(tx, change, expected_live=live.version_ref if live else None)]
+
+
+async def _record(conn: Connection, target: Target, found: Found, by: str) -> versions.Text:
+    if found.version_ref is None:
+        return await FeedPromptsAdapter(conn, target, by=by, origin="initial").record(found.parts)
+    text = versions.Text(uuid4(), target, found.version_ref, found.parts, found.content_sha256, "repository", by)
+    return await versions.record(conn, text)
+
+
+# --- problems ---------------------------------------------------------------------------------------------
+
+
+def _repeated(wanted: Sequence[Touchpoint]) -> list[dict[str, str]]:
+    first: dict[str, int] = {}
+    return [
+        _problem(index, "id", f"{each.id} is at touchpoints[{first[each.id]}] already.", "Give each id once.")
+        for index, each in enumerate(wanted)
+        if first.setdefault(each.id, index) != index
+    ]
+
+
+def _unusable(index: int, touchpoint: Touchpoint) -> list[dict[str, str]]:
+    storage = touchpoint.storage
+    problems = []
+    if storage.adapter not in SUPPORTED_ADAPTERS:
+        known = " and ".join(SUPPORTED_ADAPTERS)
+        problems.append(_problem(index, "storage.adapter", f"{storage.adapter} cannot be registered.", f"Use {known}."))
+    elif storage.adapter != "feed_prompts" and touchpoint.scope == "workspace":
+        hint = "A workspace touchpoint has a version per workspace: use feed_prompts."
+        problems.append(_problem(index, "storage.adapter", "A file in git has one text for all workspaces.", hint))
+    elif storage.adapter == "feed_prompts" and touchpoint.scope == "global" and storage.initial_text is None:
+        hint = "Give the text that is live now."
+        problems.append(_problem(index, "storage.initial_text", "There is no text to begin with.", hint))
+    if len(touchpoint.model_dump_json()) > MAX_CONFIGURATION_BYTES:
+        limit = f"more than {MAX_CONFIGURATION_BYTES:,} bytes, which no event can carry."
+        problems.append(_problem(index, "storage.initial_text", f"The configuration is {limit}", "Shorten the text."))
+    return problems
+
+
+def _require_same_scope(wanted: Sequence[Touchpoint], known: Mapping[str, Registered]) -> None:
+    problems = [
+        _problem(index, "scope", f"{each.id} is registered as {known[each.id].touchpoint.scope}.", "Use a new id.")
+        for index, each in enumerate(wanted)
+        if each.id in known and known[each.id].touchpoint.scope != each.scope
+    ]
+    if problems:
+        raise _refused(problems)
+
+
+def _problem(index: int, field: str, message: str, hint: str) -> dict[str, str]:
+    return {"loc": f"touchpoints[{index}].{field}", "message": message, "hint": hint}
+
+
+def _refused(problems: list[dict[str, str]]) -> Refused:
+    told = "; ".join(f"{p['loc']}: {p['message']} {p['hint']}".strip() for p in problems[:5])
+    return Refused("invalid_touchpoints", f"nothing was changed. {told}", status=422, errors=problems)
