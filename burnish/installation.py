@@ -245,11 +245,6 @@ class Installation:
 
     def service_environment(self, name: str) -> dict[str, str]:
         """The environment variables of one service's process: ours, less what only the owner may know."""
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("PG", *OWN_VARIABLES)) and key != "PYTHONSTARTUP"
-        }
         own = {
             "BURNISH_DATABASE_URL": self.role_dsn(name),
             "BURNISH_NATS_URL": self.nats_url,
@@ -258,8 +253,7 @@ class Installation:
             "BURNISH_HTTP_HOST": HOST,
             "BURNISH_HTTP_PORT": str(self._ports[name]),
         }
-        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        return {**one_thread, **inherited, **own, **self._special(name), **self._extra}
+        return {**inherited_environment(), **own, **self._special(name), **self._extra}
 
     def role_dsn(self, service: str) -> str:
         """The DSN of a service's own role."""
@@ -327,6 +321,16 @@ class Installation:
             else:
                 return server
         raise EmbeddedError(f"no port could be found for {name}", "try again")
+
+
+def inherited_environment() -> dict[str, str]:
+    """Our own environment variables, less what only the owner of the installation may know."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PG", *OWN_VARIABLES)) and key != "PYTHONSTARTUP"
+    }
+    return {"PYTHONPATH": str(ROOT), **kept}
 
 
 @asynccontextmanager

@@ -7,8 +7,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,9 +17,10 @@ from uuid import UUID
 
 import psutil
 
+from burnish.children import Running, Starter, starter
 from burnish.data_folder import RunningNote
 from burnish.errors import InstallationError
-from burnish.installation import ROOT, SERVICE_NAMES, Installation, Progress
+from burnish.installation import SERVICE_NAMES, Installation, Progress, inherited_environment
 from libs.embedded import process
 from libs.embedded.server import EmbeddedServer
 
@@ -39,7 +38,7 @@ class Child:
     """One service's process, and how often it had to be started again."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Running
     started: float
     log_from: int
     restarts: int = 0
@@ -49,7 +48,7 @@ class Child:
     @property
     def runs(self) -> bool:
         """Whether its process is there."""
-        return self.process.poll() is None
+        return self.process.returncode is None
 
 
 class Supervisor:
@@ -72,6 +71,7 @@ class Supervisor:
         self._server_restarts = {"postgres": 0, "nats": 0}
         self._stopping = False
         self._watcher: asyncio.Task[None] | None = None
+        self._starter: Starter | None = None
 
     # --- what a drill and a report want to know -----------------------------------------------------------
 
@@ -98,6 +98,7 @@ class Supervisor:
         """Start servers and services; return when each service is ready. On an error nothing is left running."""
         self.installation.open()
         try:
+            self._starter = starter(self.installation.folder.path, inherited_environment())
             await self._start()
         except BaseException:
             await self.stop()
@@ -106,10 +107,10 @@ class Supervisor:
     async def _start(self) -> None:
         installation = self.installation
         self._tell("starting Postgres and NATS")
-        await installation.start_servers()
+        await _all_of(self.starter.open(), installation.start_servers())
         with self._closed_gate():
             for name in self.services:
-                self._spawn(name)
+                await self._launch(name)
             self._tell("preparing the database and the bus")
             await _all_of(installation.migrate(), installation.apply_topology(), installation.prepare_platform())
         self._tell("starting the services")
@@ -133,12 +134,22 @@ class Supervisor:
     async def _stop(self) -> None:
         running = [child for child in self._children.values() if child.runs]
         for child in running:
-            child.process.terminate()
-        await asyncio.gather(*(process.ended(child.process, STOP_PATIENCE_S) for child in running))
+            child.process.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._until_ended(running), STOP_PATIENCE_S)
         for child in running:
-            process.stop_now(child.process, signal.SIGKILL, 5)
+            child.process.send_signal(signal.SIGKILL)
+        await self._until_ended(running)
+        if self._starter is not None:
+            await self._starter.close()
         await self.installation.stop_servers()
         self.installation.close()
+
+    @staticmethod
+    async def _until_ended(children: Sequence[Child]) -> None:
+        for child in children:
+            while child.runs:  # noqa: ASYNC110 - the kernel tells, not an event of ours
+                await asyncio.sleep(process.POLL_S)
 
     async def until_ready(self, names: Sequence[str] = (), patience_s: float = READY_PATIENCE_S) -> None:
         """Return when each of these services (all, when none is named) says that it is ready.
@@ -199,22 +210,23 @@ class Supervisor:
             lines = stream.read().decode("utf-8", errors="replace").splitlines()
         return "\n".join(f"  {line[:500]}" for line in lines[-8:])
 
+    @property
+    def starter(self) -> Starter:
+        """What makes the processes; only while starting and running."""
+        assert self._starter is not None
+        return self._starter
+
     # --- children -----------------------------------------------------------------------------------------
 
-    def _spawn(self, name: str) -> None:
+    async def _launch(self, name: str) -> None:
         known = self._children.get(name)
-        log = self.log(name)
-        process.Log(log).mark()
-        size = log.stat().st_size if log.exists() else 0
-        started = process.spawn(
-            [sys.executable, "-P", "-m", "burnish.child", name, self._gate],
-            log=log,
-            cwd=self.installation.folder.path,
-            death_signal=signal.SIGKILL,
-            environment={**self.installation.service_environment(name), "PYTHONPATH": str(ROOT)},
-        )
+        log = process.Log(self.log(name))
+        log.mark()
+        log_from = log.path.stat().st_size if log.path.exists() else 0
+        environment = self.installation.service_environment(name)
+        started = await self.starter.start(name, environment, log.path, self._gate)
         if known is None:
-            self._children[name] = Child(name, started, time.monotonic(), size)
+            self._children[name] = Child(name, started, time.monotonic(), log_from)
             return
         known.process, known.started, known.again_at = started, time.monotonic(), None
         known.restarts += 1
@@ -225,9 +237,9 @@ class Supervisor:
             for name in ("postgres", "nats"):
                 await self._look_after_server(name)
             for child in self._children.values():
-                self._look_after(child)
+                await self._look_after(child)
 
-    def _look_after(self, child: Child) -> None:
+    async def _look_after(self, child: Child) -> None:
         if child.runs:
             return
         now = time.monotonic()
@@ -236,10 +248,11 @@ class Supervisor:
             child.failures = 0 if lasted > SETTLED_S else child.failures + 1
             delay = BACKOFF_S[min(child.failures, len(BACKOFF_S) - 1)]
             child.again_at = now + delay
-            self._tell(f"{child.name} ended ({_how(child.process.returncode)}); starting it again in {delay:g} s")
+            how = _how(child.process.returncode or 0)
+            self._tell(f"{child.name} ended ({how}); starting it again in {delay:g} s")
         elif now >= child.again_at:
             self.installation.renew_port(child.name)
-            self._spawn(child.name)
+            await self._launch(child.name)
 
     async def _look_after_server(self, name: str) -> None:
         server = self._servers().get(name)

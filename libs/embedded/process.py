@@ -75,8 +75,9 @@ def spawn(
     death_signal: signal.Signals,
     account: Account | None = None,
     environment: Mapping[str, str] | None = None,
+    keep_open: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command`; it gets `death_signal` when this process ends.
+    """Start `command`; it gets `death_signal` when this process ends. It inherits the descriptors `keep_open`.
 
     Its output is appended to `log`, or with None can be read from the returned process's `stdout`.
 
@@ -106,6 +107,7 @@ def spawn(
             "cwd": cwd,
             "env": {**passed_on, **(environment or {})},
             "start_new_session": True,
+            "pass_fds": tuple(keep_open),
         }
         return _the_spawner().popen([*wrapper, *(str(word) for word in command)], options)
 
