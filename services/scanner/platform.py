@@ -33,6 +33,9 @@ class Platform:
         pool = await self._pool(variable)
         try:
             conn = await pool.acquire(timeout=CONNECT_TIMEOUT_S)
+        except ValueError as error:
+            # The driver's own words repeat parts of the DSN.
+            raise PlatformError(f"{variable} is not a DSN of Postgres ({type(error).__name__})") from error
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise PlatformError(
                 f"the platform database of {variable} cannot be reached ({type(error).__name__})"
@@ -60,21 +63,18 @@ class Platform:
         dsn = self._dsn_of(variable)
         if not dsn:
             raise PlatformError(f"{variable} is not set: set it to the DSN of the platform's database")
-        try:
-            return await asyncpg.create_pool(
-                dsn,
-                min_size=0,
-                max_size=self._pool_size,
-                timeout=CONNECT_TIMEOUT_S,
-                server_settings={
-                    "application_name": "burnish/scanner",
-                    "default_transaction_read_only": "on",
-                    "statement_timeout": str(self._timeout_ms),
-                },
-            )
-        except (ValueError, OSError, asyncpg.InterfaceError) as error:
-            # The driver's own words repeat parts of the DSN.
-            raise PlatformError(f"{variable} is not a DSN of Postgres ({type(error).__name__})") from error
+        # Without connections at first: the DSN is tried when one is asked for.
+        return await asyncpg.create_pool(
+            dsn,
+            min_size=0,
+            max_size=self._pool_size,
+            timeout=CONNECT_TIMEOUT_S,
+            server_settings={
+                "application_name": "burnish/scanner",
+                "default_transaction_read_only": "on",
+                "statement_timeout": str(self._timeout_ms),
+            },
+        )
 
 
 def _told(error: Exception) -> str:
