@@ -1,0 +1,1 @@
+"""The documentation. A package only so that its checks can be found."""

@@ -1,0 +1,1 @@
+"""Checks of the pages: links, commands, variables, metrics."""
