@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from burnish.client import Gateway
 
 DONE, FAILED, USAGE, UNREACHABLE, NOT_ALLOWED, NOT_FOUND, REFUSED = 0, 1, 2, 3, 4, 5, 6
 EXITS = {
@@ -51,6 +54,17 @@ class Verb(click.Command):
             raise Failure(error.message, error.hint) from error
         except KeyboardInterrupt:
             raise SystemExit(130) from None
+
+
+class Group(click.Group):
+    """Verbs about one thing, in the order in which they were added."""
+
+    def __init__(self, name: str, *, help: str) -> None:
+        super().__init__(name, help=help, no_args_is_help=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In order."""
+        return list(self.commands)
 
 
 class Failure(click.ClickException):
@@ -100,6 +114,13 @@ def data_option(function: FunctionT) -> FunctionT:
         show_envvar=True,
         help="The installation's data folder.",
     )(function)
+
+
+def gateway(data: Path) -> Gateway:
+    """The gateway that the environment or the data folder names; for `with`."""
+    from burnish.client import Gateway
+
+    return Gateway(data)
 
 
 def say(message: str) -> None:
