@@ -8,10 +8,16 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__
-from burnish.commands import run
+from burnish.commands import configure, decide, ledger, look, measure, operate, run
 
 HEADINGS: Mapping[str, Sequence[str]] = {
     "Run": ("up", "demo", "run", "migrate", "topology"),
+    "Configure and feed": ("touchpoints", "scan"),
+    "Look": ("signals", "patterns"),
+    "Decide": ("proposals",),
+    "Measure": ("suites", "ab"),
+    "The ledger": ("live", "history", "rollback", "ledger"),
+    "Operate": ("dlq", "token"),
 }
 ELSEWHERE = {
     "demo": ("burnish.demo.command", "Run the whole loop once, on the example or a data set, and report."),
@@ -61,5 +67,5 @@ def main() -> None:
     """
 
 
-for group in (run,):
+for group in (run, configure, look, decide, measure, ledger, operate):
     group.add_to(main)

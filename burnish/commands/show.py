@@ -79,3 +79,10 @@ def _print_rich(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> None
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)
+
+
+def print_diff(diff: str) -> None:
+    """A unified diff, coloured on a terminal."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in diff.splitlines():
+        click.secho(plain(line), fg=colours.get(line[:1]))

@@ -1,0 +1,212 @@
+"""Decide: `proposals`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+import click
+
+from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
+from burnish.commands.verbs import GATEWAY_EXITS, REFUSED, Group, data_option, gateway, json_option, say, verb
+from libs.contracts.vocabulary import ProposalState
+
+PROPOSAL = click.argument("proposal_id", type=click.UUID)
+REASON = click.option("--reason", required=True, help="Why; it is kept with the proposal.")
+
+
+def add_to(group: click.Group) -> None:
+    """Register the verbs."""
+    proposals = Group("proposals", help="Read proposed prompt changes and decide on them.")
+    group.add_command(proposals)
+    _add_looking(proposals)
+    _add_create(proposals)
+    _add_approve(proposals)
+    _add_turning_down(proposals)
+
+
+def _add_looking(proposals: click.Group) -> None:
+    @verb(proposals, "list", example="burnish proposals list --state generated", exits=GATEWAY_EXITS)
+    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--state", type=click.Choice(get_args(ProposalState)), help="Only in this state.")
+    @click.option("--pattern", type=click.UUID, help="Only for this pattern.")
+    @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
+    @data_option
+    @json_option
+    def list_(
+        touchpoint: str | None, state: str | None, pattern: UUID | None, limit: int, data: Path, as_json: bool
+    ) -> None:
+        """List proposals, newest first."""
+        with gateway(data) as api:
+            found = api.get(
+                "/proposals",
+                touchpoint_id=touchpoint,
+                state=state,
+                pattern_id=str(pattern) if pattern else None,
+                limit=limit,
+            )["proposals"]
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            [one["proposal_id"], one["touchpoint_id"], one["pattern_title"], one["state"], one["hunk_count"],
+             _verdict(one["ab"]), when(one["created_at"])]
+            for one in found
+        ]  # fmt: skip
+        print_table(["proposal", "touchpoint", "pattern", "state", "hunks", "A/B", "made"], rows)
+
+    @verb(proposals, "show", example="burnish proposals show 5b7e…", exits=GATEWAY_EXITS)
+    @PROPOSAL
+    @data_option
+    @json_option
+    def show(proposal_id: UUID, data: Path, as_json: bool) -> None:
+        """Show one proposal: why, the change, what was measured, what was decided."""
+        with gateway(data) as api:
+            one = api.get(f"/proposals/{proposal_id}")
+        if as_json:
+            print_json(one)
+        else:
+            _print_proposal(one)
+
+
+def _add_create(proposals: click.Group) -> None:
+    @verb(
+        proposals,
+        "create",
+        example="burnish proposals create 8a51…",
+        exits={**GATEWAY_EXITS, 0: "asked; the proposal appears in `burnish proposals list --pattern …`"},
+    )
+    @click.argument("pattern_id", type=click.UUID)
+    @data_option
+    @json_option
+    def create(pattern_id: UUID, data: Path, as_json: bool) -> None:
+        """Ask for a proposal for a pattern."""
+        with gateway(data) as api:
+            asked = api.post("/proposals", {"pattern_id": str(pattern_id)})
+        if as_json:
+            print_json(asked)
+        else:
+            say(f"asked; see `burnish proposals list --pattern {pattern_id}`")
+
+
+def _add_approve(proposals: click.Group) -> None:
+    @verb(
+        proposals,
+        "approve",
+        example="burnish proposals approve 5b7e… --reason 'two points better, no label worse'",
+        exits={
+            **GATEWAY_EXITS,
+            0: "approved; the registry activates it, or proposes the commit that a person merges",
+            REFUSED: "refused: the gate is not passed, or the text is not the one that was read",
+        },
+    )
+    @PROPOSAL
+    @click.option("--sha256", help="The hash of the text you read.  [default: you are shown the change and asked]")
+    @click.option("--reason", default="", help="Why.")
+    @click.option("--yes", is_flag=True, help="Approve what the proposal holds now without being asked.")
+    @data_option
+    @json_option
+    def approve(proposal_id: UUID, sha256: str | None, reason: str, yes: bool, data: Path, as_json: bool) -> None:
+        """Approve exactly the text that you have read."""
+        with gateway(data) as api:
+            if sha256 is None:
+                one = api.get(f"/proposals/{proposal_id}")
+                sha256 = one["content_sha256"]
+                if not yes:
+                    _ask(one)
+            done = api.post(f"/proposals/{proposal_id}/approve", {"content_sha256": sha256, "reason": reason})
+        _told(done, as_json)
+
+
+def _add_turning_down(proposals: click.Group) -> None:
+    @verb(proposals, "reject", example="burnish proposals reject 5b7e… --reason 'too narrow'", exits=GATEWAY_EXITS)
+    @PROPOSAL
+    @REASON
+    @data_option
+    @json_option
+    def reject(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
+        """Turn a proposal down; its evidence stays."""
+        with gateway(data) as api:
+            done = api.post(f"/proposals/{proposal_id}/reject", {"reason": reason, "bad_signals": False})
+        _told(done, as_json)
+
+    @verb(
+        proposals,
+        "bad-signals",
+        example="burnish proposals bad-signals 5b7e… --reason 'the flags are of one test account'",
+        exits=GATEWAY_EXITS,
+    )
+    @PROPOSAL
+    @REASON
+    @data_option
+    @json_option
+    def bad_signals(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
+        """Turn a proposal down because its evidence is bad: it leaves the pool."""
+        with gateway(data) as api:
+            done = api.post(f"/proposals/{proposal_id}/reject", {"reason": reason, "bad_signals": True})
+        _told(done, as_json)
+
+    @verb(
+        proposals,
+        "waive",
+        example="burnish proposals waive 5b7e… --reason 'no suite for this yet'",
+        exits=GATEWAY_EXITS,
+    )
+    @PROPOSAL
+    @REASON
+    @data_option
+    @json_option
+    def waive(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
+        """Let a proposal be approved without a verdict, in your name."""
+        with gateway(data) as api:
+            done = api.post(f"/proposals/{proposal_id}/waive", {"reason": reason})
+        _told(done, as_json)
+
+
+def _ask(one: dict[str, Any]) -> None:
+    """Show the change on stderr and ask; without a terminal there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here: give --sha256 of the text that was read, or --yes")
+    say(printable(one["diff"]))
+    say(f"A/B: {_verdict(one['ab'])}")
+    click.confirm(f"Approve {one['proposal_id']}?", abort=True, err=True)
+
+
+def _told(done: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    else:
+        say(f"{done['proposal_id']} is {done['state']}")
+
+
+def _verdict(outcome: dict[str, Any] | None) -> str:
+    if outcome is None:
+        return "not run"
+    return f"{outcome['verdict']} (+{outcome['gained']} −{outcome['lost']})"
+
+
+def _print_proposal(one: dict[str, Any]) -> None:
+    print_fields(
+        [
+            ("proposal", one["proposal_id"]),
+            ("touchpoint", one["touchpoint_id"]),
+            ("pattern", f"{one['pattern_title']} ({one['pattern_id']})" if one["pattern_id"] else None),
+            ("state", one["state"]),
+            ("author", one["author"]),
+            ("made", when(one["created_at"])),
+            ("base", one["base_version_ref"]),
+            ("sha256", one["content_sha256"]),
+            ("A/B", _verdict(one["ab"])),
+            ("failure", one["failure"]),
+        ]
+    )
+    click.echo(f"\n{printable(one['rationale'])}\n")
+    print_diff(one["diff"])
+    for risk in one["risks"]:
+        click.echo(f"risk: {plain(risk)}")
+    for decision in one["decisions"]:
+        click.echo(
+            f"{when(decision['at'])} {decision['action']} by {plain(decision['by'])}: {plain(decision['reason'])}"
+        )

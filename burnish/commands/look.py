@@ -1,0 +1,223 @@
+"""Look: `signals` (and feed them), `patterns`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from burnish.commands.show import plain, print_fields, print_json, print_table, when
+from burnish.commands.verbs import (
+    GATEWAY_EXITS,
+    NOT_FOUND,
+    USAGE,
+    Failure,
+    Group,
+    data_option,
+    gateway,
+    json_option,
+    say,
+    verb,
+)
+
+MAX_PUSH = 1_000
+MAX_LINE = 1_000_000
+
+
+def add_to(group: click.Group) -> None:
+    """Register the verbs."""
+    signals = Group("signals", help="List, read and push quality signals.")
+    patterns = Group("patterns", help="See what goes wrong again and again.")
+    group.add_command(signals)
+    group.add_command(patterns)
+    _add_signals(signals)
+    _add_push(signals)
+    _add_patterns(patterns)
+
+
+def _add_signals(signals: click.Group) -> None:
+    @verb(
+        signals,
+        "list",
+        example="burnish signals list --touchpoint support.intent --limit 10\nburnish signals list --rejected --json",
+        exits=GATEWAY_EXITS,
+    )
+    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--rejected/--accepted", default=None, help="Only those that do not count, or that do.")
+    @click.option("--unprocessed", is_flag=True, help="Only those the detector has not looked at.")
+    @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
+    @click.option("--cursor", help="The `next` of the page before.")
+    @data_option
+    @json_option
+    def list_(
+        touchpoint: str | None,
+        rejected: bool | None,
+        unprocessed: bool,
+        limit: int,
+        cursor: str | None,
+        data: Path,
+        as_json: bool,
+    ) -> None:
+        """List signals, newest first."""
+        with gateway(data) as api:
+            page = api.get(
+                "/signals",
+                touchpoint_id=touchpoint,
+                rejected=rejected,
+                unprocessed=unprocessed or None,
+                limit=limit,
+                cursor=cursor,
+            )
+        if as_json:
+            print_json(page)
+            return
+        rows = [
+            [one["signal_id"], one["touchpoint_id"], one["signal_type"], one["severity"], one["actor_id"],
+             one["rejected"] or ("processed" if one["processed_at"] else "new"), when(one["last_seen"])]
+            for one in page["signals"]
+        ]  # fmt: skip
+        print_table(["signal", "touchpoint", "type", "severity", "actor", "state", "last seen"], rows)
+        if page["next"]:
+            say(f"more: --cursor '{page['next']}'")
+
+    @verb(signals, "show", example="burnish signals show 3f0c…", exits=GATEWAY_EXITS)
+    @click.argument("signal_id", type=click.UUID)
+    @data_option
+    @json_option
+    def show(signal_id: uuid.UUID, data: Path, as_json: bool) -> None:
+        """Show one signal with its payload."""
+        with gateway(data) as api:
+            found = api.get("/signals", signal_id=str(signal_id), limit=1)["signals"]
+        if not found:
+            raise Failure(f"there is no signal {signal_id}", code=NOT_FOUND)
+        if as_json:
+            print_json(found[0])
+            return
+        print_fields([(name, value) for name, value in found[0].items() if not isinstance(value, dict)])
+        for name in ("evidence_ref", "payload"):
+            print_fields([(f"{name}.{key}", value) for key, value in found[0][name].items()])
+
+
+def _add_push(signals: click.Group) -> None:
+    @verb(
+        signals,
+        "push",
+        example=(
+            "burnish signals push --touchpoint support.intent --text 'where is my refund' "
+            "--expected refund_status --got card_charge\nburnish signals push --file signals.jsonl"
+        ),
+        exits={**GATEWAY_EXITS, 0: "the gateway has stored them durably"},
+    )
+    @click.option("--file", type=click.File("r", encoding="utf-8"), help="JSON lines, one signal each; - for stdin.")
+    @click.option("--touchpoint", help="The touchpoint of the one signal.")
+    @click.option("--type", "signal_type", default="flag", show_default=True, help="Its type.")
+    @click.option("--workspace", type=click.UUID, help="Its workspace, for a workspace touchpoint.")
+    @click.option("--actor", help="Who noticed.  [default: the token's owner]")
+    @click.option("--text", help="The input that the AI feature saw.")
+    @click.option("--expected", help="The output that would have been right.")
+    @click.option("--got", help="The output that came.")
+    @click.option("--reason", help="What the person says about it.")
+    @click.option("--key", help="An idempotency key: the same key is one push.  [default: a new one]")
+    @data_option
+    @json_option
+    def push(
+        file: Any,
+        touchpoint: str | None,
+        signal_type: str,
+        workspace: uuid.UUID | None,
+        actor: str | None,
+        key: str | None,
+        data: Path,
+        as_json: bool,
+        **payload: str | None,
+    ) -> None:
+        """Push one signal, or a file of them."""
+        if (file is None) == (touchpoint is None):
+            raise click.UsageError("give --file, or --touchpoint with what is known of the one signal")
+        if file is not None:
+            signals_of_file = _signals_of(file)
+        else:
+            one = {
+                "touchpoint_id": touchpoint,
+                "signal_type": signal_type,
+                "workspace_id": str(workspace) if workspace else None,
+                "actor_id": actor,
+                "payload": {name: value for name, value in payload.items() if value is not None},
+            }
+            signals_of_file = iter([one])
+        pushed = _push_all(data, signals_of_file, key or uuid.uuid4().hex)
+        if as_json:
+            print_json({"accepted": len(pushed), "signal_ids": pushed})
+        else:
+            say(f"{len(pushed)} signals accepted")
+
+
+def _push_all(data: Path, signals: Iterator[dict[str, Any]], key: str) -> list[str]:
+    pushed: list[str] = []
+    with gateway(data) as api:
+        for number, batch in enumerate(iter(lambda: list(islice(signals, MAX_PUSH)), [])):
+            answer = api.post("/signals", {"signals": batch}, {"Idempotency-Key": f"{key}-{number}"})
+            pushed += answer["signal_ids"]
+    return pushed
+
+
+def _signals_of(file: Any) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            signal = json.loads(line)
+        except ValueError as error:
+            raise Failure(f"{file.name}, line {number}: it is not JSON: {error}", code=USAGE) from error
+        if not isinstance(signal, dict):
+            raise Failure(f"{file.name}, line {number}: a signal is an object", code=USAGE)
+        yield signal
+
+
+def _add_patterns(patterns: click.Group) -> None:
+    @verb(patterns, "list", example="burnish patterns list --touchpoint support.intent", exits=GATEWAY_EXITS)
+    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--all", "include_resolved", is_flag=True, help="Resolved ones, too.")
+    @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
+    @data_option
+    @json_option
+    def list_(touchpoint: str | None, include_resolved: bool, limit: int, data: Path, as_json: bool) -> None:
+        """List patterns, the highest score first."""
+        path = f"/touchpoints/{touchpoint}/patterns" if touchpoint else "/patterns"
+        with gateway(data) as api:
+            found = api.get(path, limit=limit, include_resolved=include_resolved)["patterns"]
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            [one["pattern_id"], one["touchpoint_id"], one["title"], one["state"], one["evidence_count"],
+             one["actors"], one["score"]]
+            for one in found
+        ]  # fmt: skip
+        print_table(["pattern", "touchpoint", "title", "state", "evidence", "actors", "score"], rows)
+
+    @verb(patterns, "show", example="burnish patterns show 8a51…", exits=GATEWAY_EXITS)
+    @click.argument("pattern_id", type=click.UUID)
+    @data_option
+    @json_option
+    def show(pattern_id: uuid.UUID, data: Path, as_json: bool) -> None:
+        """Show one pattern with its strongest evidence."""
+        with gateway(data) as api:
+            one = api.get(f"/patterns/{pattern_id}")
+        if as_json:
+            print_json(one)
+            return
+        shown = ("pattern_id", "touchpoint_id", "title", "strategy", "state", "expected", "got", "evidence_count")
+        counted = ("actors", "human_actors", "machine_cases", "single_actor", "automatic", "score")
+        print_fields([(name, one[name]) for name in (*shown, *counted)])
+        click.echo()
+        rows = [
+            [item["signal_type"], item["expected"], item["got"], plain(item["text"])[:80], plain(item["reason"])[:60]]
+            for item in one["evidence"]
+        ]
+        print_table(["type", "expected", "got", "input", "reason"], rows)
