@@ -184,14 +184,17 @@ async def mark_processed(conn: Connection, processed: Sequence[tuple[UUID, datet
 
 # --- judging again ----------------------------------------------------------------------------------------
 
+# From each touchpoint into the index: a plan that reads the signals instead would read them all, every second.
 _MISJUDGED = """
 SELECT s.*, t.scope
-FROM touchpoints AS t JOIN prompt_quality_signals AS s
-    ON s.touchpoint_id = t.touchpoint_id
-    AND s.judged_scope = ANY (CASE t.scope
-        WHEN 'global' THEN ARRAY['unknown', 'workspace'] ELSE ARRAY['unknown', 'global'] END)
+FROM touchpoints AS t CROSS JOIN LATERAL (
+    SELECT * FROM prompt_quality_signals AS s
+    WHERE s.touchpoint_id = t.touchpoint_id
+        AND s.judged_scope IN ('unknown', CASE t.scope WHEN 'global' THEN 'workspace' ELSE 'global' END)
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+) AS s
 LIMIT $1
-FOR UPDATE OF s SKIP LOCKED
 """
 _SAVE_REJUDGED = """
 UPDATE prompt_quality_signals AS s SET
