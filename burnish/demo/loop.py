@@ -68,7 +68,7 @@ class Demo:
     gateway: Gateway
     dataset: Dataset
     repository: Path
-    admin_dsn: str
+    platform_dsn: str
     progress: Progress
     proposals: int
 
@@ -117,7 +117,7 @@ class Demo:
         prompt = live["parts"][0]["text"]
         answers = await platform.answer_traffic(OfflineModel(), prompt, self.dataset.traffic)
         self.progress.at(len(answers))
-        return await platform.record(self.admin_dsn, self.dataset, answers, live["version_ref"])
+        return await platform.record(self.platform_dsn, answers, live["version_ref"])
 
     async def scan(self, production: Production) -> None:
         """Ask for a scan and wait until every flag and every uncertain item is a stored signal."""
@@ -239,7 +239,7 @@ class Demo:
         """Ask for a rollback, apply its patch as the person, wait for the confirmation."""
         self.progress.step("Rolling back")
         asked = await self.gateway.post(f"{self.base}/rollback", {"reason": "the demo shows that it can be undone"})
-        plan = asked.get("rollback", asked)
+        plan = asked["proposal"]
         commit = repository.apply_patch(self.repository, plan["diff"], "Roll back the prompt")
         await self.gateway.post(f"{self.base}/confirm")
         live = await self._live_with(activated["from_sha256"])
@@ -279,7 +279,7 @@ class Demo:
     async def _import_suite(self) -> bool:
         """The suite can only be taken once the registration has reached the A/B runner."""
         imported = await self.gateway.put(f"{self.base}/suite", suite_document(self.dataset))
-        return bool(imported["suite"]["test_cases"] == self.dataset.gold)
+        return bool(imported["test_cases"] == self.dataset.gold)
 
     async def _report(self, run_id: str) -> Json:
         try:
@@ -288,8 +288,7 @@ class Demo:
             if getattr(error, "status", None) == 404:  # said, and not heard yet
                 return {"status": "queued", "cases_done": 0, "cases_total": 0}
             raise
-        run: Json = found.get("run", found)
-        return run
+        return found
 
     async def _live_with(self, content_sha256: str) -> Json:
         live: Json = {}

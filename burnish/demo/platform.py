@@ -6,17 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 import asyncpg
 
-from burnish.demo.dataset import EXAMPLE, Dataset, Labelled
+from burnish.demo.dataset import EXAMPLE, Labelled
 from libs.llm import OfflineModel
 
 TABLES = (EXAMPLE / "platform.sql").read_text()
-DATABASE = "platform"
-READER = "platform_reader"
 USERS = 25
 LOW_CONFIDENCE = 0.5
 DAYS = 14
@@ -60,27 +57,6 @@ class Production:
         return self.flags + self.low_confidence
 
 
-async def make_platform(admin_dsn: str, password: str) -> str:
-    """Create the platform's database with the example's tables and a role that may only read. Returns its DSN."""
-    admin = await asyncpg.connect(admin_dsn)
-    try:
-        if not await admin.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
-            await admin.execute(f"CREATE DATABASE {DATABASE}")
-        if not await admin.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", READER):
-            await admin.execute(f"CREATE ROLE {READER} LOGIN PASSWORD '{password}'")
-    finally:
-        await admin.close()
-    conn = await asyncpg.connect(_with(admin_dsn, path=f"/{DATABASE}"))
-    try:
-        await conn.execute(TABLES)
-        await conn.execute(f"GRANT USAGE ON SCHEMA platform TO {READER}")
-        await conn.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA platform TO {READER}")
-    finally:
-        await conn.close()
-    parts = urlsplit(admin_dsn)
-    return _with(admin_dsn, path=f"/{DATABASE}", netloc=f"{READER}:{password}@{parts.hostname}:{parts.port}")
-
-
 async def answer_traffic(model: OfflineModel, prompt: str, traffic: Sequence[Labelled]) -> list[Answer]:
     """Let the model answer every production input with the live prompt."""
     replies = await model.classify_many(prompt, [row.text for row in traffic])
@@ -91,9 +67,7 @@ async def answer_traffic(model: OfflineModel, prompt: str, traffic: Sequence[Lab
     return answers
 
 
-async def record(
-    admin_dsn: str, dataset: Dataset, answers: Sequence[Answer], version_ref: str, *, seed: int = 11
-) -> Production:
+async def record(platform_dsn: str, answers: Sequence[Answer], version_ref: str, *, seed: int = 11) -> Production:
     """Write the answers into the platform's tables: wrong ones are flagged, uncertain ones stand as they are."""
     rng = random.Random(seed)
     now = datetime.now(UTC)
@@ -106,9 +80,10 @@ async def record(
             flags.append(_flag(rng, identity, answer, at))
         elif answer.confidence < LOW_CONFIDENCE:
             items.append((identity, answer.row.text, answer.label, answer.confidence, version_ref, at))
-    conn = await asyncpg.connect(_with(admin_dsn, path=f"/{DATABASE}"))
+    conn = await asyncpg.connect(platform_dsn)
     try:
         async with conn.transaction():
+            await conn.execute(TABLES)
             await conn.executemany(_ARTICLE, articles)
             await conn.executemany(_FLAG, flags)
             await conn.executemany(_ITEM, items)
@@ -122,10 +97,6 @@ def _flag(rng: random.Random, article: UUID, answer: Answer, at: datetime) -> tu
     reason = rng.choice(REASONS).format(expected=answer.row.label, got=answer.label)
     flagged = at + timedelta(seconds=rng.uniform(1, 50))
     return (UUID(int=rng.getrandbits(128), version=4), article, user, reason, answer.row.label, flagged)
-
-
-def _with(dsn: str, **parts: str) -> str:
-    return urlunsplit(urlsplit(dsn)._replace(**parts))
 
 
 _ARTICLE = """

@@ -28,16 +28,12 @@ def document(dataset: Dataset, outcome: Outcome) -> Json:
         },
         "signals_stored": int(outcome.counts["stored"]),
         "patterns": [_pattern(pattern) for pattern in outcome.patterns],
-        "proposals": [_proposal(p, outcome.runs.get(p["proposal"]["proposal_id"], {})) for p in _whole(outcome)],
+        "proposals": [_proposal(p, outcome.runs.get(p["proposal_id"], {})) for p in outcome.proposals],
         "activated": outcome.activated,
         "rolled_back": outcome.rolled_back,
         "ledger": outcome.ledger,
         "elapsed_s": round(outcome.elapsed_s, 2),
     }
-
-
-def _whole(outcome: Outcome) -> list[Json]:
-    return [p if "proposal" in p else {"proposal": p} for p in outcome.proposals]
 
 
 def _pattern(pattern: Json) -> Json:
@@ -52,8 +48,7 @@ def _pattern(pattern: Json) -> Json:
     }
 
 
-def _proposal(whole: Json, run: Json) -> Json:
-    proposal = whole["proposal"]
+def _proposal(proposal: Json, run: Json) -> Json:
     return {
         "id": proposal["proposal_id"],
         "pattern_id": proposal["pattern_id"],
@@ -71,18 +66,16 @@ def _proposal(whole: Json, run: Json) -> Json:
 
 
 def _metric(metric: Json) -> Json:
-    return {key: metric[key] for key in ("a", "b", "delta", "ci95", "effect_size")}
+    return {key: metric[key] for key in ("a", "b", "delta", "ci95", "effect_size", "method")}
 
 
-def show(console: Console, dataset: Dataset, outcome: Outcome) -> None:
-    """Print the report."""
-    result = document(dataset, outcome)
+def show(console: Console, result: Json) -> None:
+    """Print the document as a report."""
     console.print()
     console.print(_summary(result))
     console.print(_patterns(result["patterns"]))
     for proposal in sorted(result["proposals"], key=_by_lower_bound, reverse=True):
-        run = outcome.runs.get(proposal["id"], {})
-        console.print(_proposal_panel(proposal, run))
+        console.print(_proposal_panel(proposal))
     console.print(_ledger(result["ledger"]))
     console.print(_ending(result))
 
@@ -120,25 +113,28 @@ def _patterns(patterns: list[Json]) -> RenderableType:
     return table
 
 
-def _proposal_panel(proposal: Json, run: Json) -> RenderableType:
-    verdict = proposal["verdict"] or run.get("status", "not measured")
+def _proposal_panel(proposal: Json) -> RenderableType:
+    verdict = proposal["verdict"] or "not measured"
     diff = "\n".join(proposal["diff"].splitlines()[:DIFF_LINES])
-    parts: list[RenderableType] = [Syntax(diff, "diff", background_color="default", word_wrap=True), _metrics(run)]
+    parts: list[RenderableType] = [
+        Syntax(diff, "diff", background_color="default", word_wrap=True),
+        _metrics(proposal["metrics"]),
+    ]
     flips = proposal["flips"]
     parts.append(Text(f"{flips['gained']} cases gained, {flips['lost']} lost of {proposal['n']}. {proposal['reason']}"))
     title = Text.assemble((f" {verdict} ", f"bold {VERDICT_STYLE.get(verdict, 'white')}"), proposal["title"] + " ")
     return Panel(Group(*parts), title=title, title_align="left", border_style=VERDICT_STYLE.get(verdict, "dim"))
 
 
-def _metrics(run: Json) -> RenderableType:
+def _metrics(metrics: Json) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for name in ("metric", "A (live)", "B (proposed)", "delta", "95 % interval", "effect size", "method"):
         table.add_column(name, justify="left" if name in ("metric", "method") else "right")
-    for metric in run.get("metrics", ()):
+    for name, metric in metrics.items():
         low, high = metric["ci95"]
         size = metric["effect_size"]
         table.add_row(
-            metric["name"],
+            name,
             f"{metric['a']:.3f}",
             f"{metric['b']:.3f}",
             f"{metric['delta']:+.3f}",
