@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 
+import asyncpg
 import structlog
+from pydantic import ValidationError
 
 
 def configure(service: str, level: str = "INFO") -> None:
@@ -50,12 +52,13 @@ def get(name: str) -> structlog.typing.FilteringBoundLogger:
 def describe(error: BaseException) -> str:
     """An error for a log line or a dead letter: its class and the first line, cut, without any input values.
 
-    Validation errors are told by location and kind only, since their text repeats what was sent.
+    Validation errors are told by location and kind only, and the database's complaints about values by their class
+    and constraint, since their text repeats what was sent.
     """
-    from pydantic import ValidationError
-
     if isinstance(error, ValidationError):
         told = [f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['type']}" for e in error.errors(include_input=False)[:5]]
         return f"{error.title}: " + "; ".join(told)
+    if isinstance(error, (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)):
+        return f"{type(error).__name__}: {getattr(error, 'constraint_name', None) or 'a value does not fit its column'}"
     text = str(error).splitlines()[0] if str(error) else ""
     return f"{type(error).__name__}: {text}"[:500]
