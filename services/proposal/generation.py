@@ -47,12 +47,13 @@ class Generator:
         Called again for the same commission and text it gives the same draft and pays nothing. Raises Unavailable
         when somebody who must be asked does not answer.
         """
-        cases = await self._dev_cases(touchpoint.id)
-        brief = Brief.of(commission.pattern, live.parts, cases)
+        refs = tuple(item.signal_id for item in commission.pattern.evidence)
         try:
             model = self._provide(touchpoint.model)
         except ModelError as error:
-            return Draft(failure=f"the model of the touchpoint cannot be used: {error.reason}")
+            reason = f"the model of the touchpoint cannot be used: {error.reason}"
+            return Draft(failure=reason, evidence_refs=refs)
+        brief = await self._brief(commission.pattern, live)
         identity = domain.proposal_id(commission.pattern.pattern_id, commission.key, live.content_sha256)
         try:
             draft = await self._written(model, brief, identity, live)
@@ -60,7 +61,15 @@ class Generator:
             draft = Draft(failure=f"the model cannot answer: {error.reason}")
         except OverBudget as error:
             draft = Draft(failure=error.reason)
-        return replace(draft, model=f"{model.provider}/{model.name}"[:200], evidence_refs=brief.evidence)
+        return replace(draft, model=f"{model.provider}/{model.name}"[:200], evidence_refs=refs)
+
+    async def _brief(self, pattern: PatternDetail, live: LivePrompt) -> Brief:
+        """Evidence that holds a gold case is left out: what the model has not seen it cannot quote."""
+        quotes = [quote for item in pattern.evidence if (quote := _quoted(item))]
+        texts = [quote[field] for quote in quotes for field in ("text", "reason")]
+        leaked = await self._leaked(pattern.touchpoint_id, texts)
+        kept = [quote for at, quote in enumerate(quotes) if not any(leaked[2 * at : 2 * at + 2])]
+        return Brief.of(pattern, kept, live.parts, await self._dev_cases(pattern.touchpoint_id))
 
     async def _written(self, model: Model, brief: Brief, identity: UUID, live: LivePrompt) -> Draft:
         repair: dict[str, str] | None = None
@@ -190,9 +199,14 @@ class Brief:
     evidence: tuple[UUID, ...]
 
     @classmethod
-    def of(cls, pattern: PatternDetail, parts: Sequence[PromptPart], cases: Sequence[Case]) -> Brief:
-        """Evidence is sanitised here and nowhere else; what is blank afterwards is left out."""
-        quoted = [quote for item in pattern.evidence if (quote := _quoted(item))]
+    def of(
+        cls,
+        pattern: PatternDetail,
+        quotes: Sequence[dict[str, Any]],
+        parts: Sequence[PromptPart],
+        cases: Sequence[Case],
+    ) -> Brief:
+        """`quotes` are the pieces of evidence as `_quoted` makes them."""
         document = {
             "touchpoint_id": pattern.touchpoint_id,
             "prompt": [part.model_dump() for part in parts],
@@ -201,14 +215,15 @@ class Brief:
                 "strategy": pattern.strategy,
                 "expected": sanitise.clean_label(pattern.expected),
                 "got": sanitise.clean_label(pattern.got),
-                "evidence": quoted,
+                "evidence": list(quotes),
             },
             "dev_cases": [{"input": case.input, "expected": case.expected} for case in cases],
         }
-        return cls(document, tuple(dict.fromkeys(UUID(quote["signal_id"]) for quote in quoted)))
+        return cls(document, tuple(dict.fromkeys(UUID(quote["signal_id"]) for quote in quotes)))
 
 
 def _quoted(item: EvidenceItem) -> dict[str, Any] | None:
+    """A piece of evidence as the model sees it, sanitised here and nowhere else; None when nothing of it is left."""
     quote = {
         "signal_id": str(item.signal_id),
         "text": sanitise.clean(item.text),

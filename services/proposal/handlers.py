@@ -54,6 +54,7 @@ async def on_pattern_detected(
         await store.remember_pattern(tx.conn, heard)  # an upsert: said twice, it is remembered once
         touchpoint = await store.touchpoint(tx.conn, heard.touchpoint_id)
     if not heard.pattern.automatic or (touchpoint is not None and not touchpoint.active):
+        await _nothing_to_do(event, db)
         return
     commission = Commission.of_occurrence(heard.pattern, heard.occurrence)
     await _fulfil(event, commission, _known(touchpoint, heard.touchpoint_id), db, asker, generator)
@@ -87,6 +88,7 @@ async def _fulfil(
     pattern = commission.pattern
     live = await live_prompt(asker, pattern.touchpoint_id, pattern.workspace_id)
     if live is not None and await _is_open(db, pattern.pattern_id, live):
+        await _nothing_to_do(event, db)
         return
     draft = Draft(failure="the touchpoint has no live prompt")
     if live is not None:
@@ -102,6 +104,12 @@ async def _fulfil(
         assert saved is not None
         tx.say(_fact(saved))
     _tell(saved)
+
+
+async def _nothing_to_do(event: Event[Any], db: Database) -> None:
+    """Record the event all the same: delivered again after things have changed, it still does nothing."""
+    async with db.transaction(inbox=event):
+        pass
 
 
 async def _is_open(db: Database, pattern_id: UUID, live: LivePrompt) -> bool:

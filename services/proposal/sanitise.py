@@ -32,7 +32,7 @@ _SECRET = re.compile(
 )
 _ASSIGNED = re.compile(
     r"(?i)\b(pass(?:word|phrase|wd)?|secret|token|api[ _-]?key|access[ _-]?key|client[ _-]?secret|pin|cvv|cvc)\b"
-    r"(\s{0,3}(?:[:=]|\bis\b)\s{0,3})[\"']?(?=[^\s\"']*\d)[^\s\"']{3,200}"
+    r"(\s{0,3}(?:[:=]|\bis\b)\s{0,3})[\"']?(?=[^\s\"']{0,200}\d)[^\s\"']{3,200}"
 )
 _BASIC = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{12,2000}")
 _CREDENTIALS_IN_URL = re.compile(r"([a-z][a-z0-9+.-]{1,20}://)[^\s/@:]{1,200}:[^\s/@]{1,200}@", re.I)
