@@ -167,6 +167,7 @@ class TouchpointCounts(Frozen):
     stored: int
     unprocessed: int
     rejected: int
+    observed: int = Field(default=0, description="observations that took effect; the same signal may be seen again")
 
 
 class SignalCounts(Reply):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -31,6 +32,7 @@ async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Databas
         known = await store.scopes(tx.conn, {event.data.touchpoint_id for event in tx.fresh})
         accepted, rejected = domain.normalise(tx.fresh, known, datetime.now(UTC))
         judged = [*accepted, *rejected]
+        await store.count_observed(tx.conn, Tally(event.data.touchpoint_id for event in tx.fresh))
         facts = domain.facts(judged, await store.save(tx.conn, judged))
         for fact, cause in facts:
             tx.say(fact, cause=cause)

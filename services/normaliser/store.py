@@ -47,6 +47,20 @@ async def scopes(conn: Connection, touchpoint_ids: Collection[str]) -> dict[str,
     return {row["touchpoint_id"]: row["scope"] for row in rows}
 
 
+# --- intake -----------------------------------------------------------------------------------------------
+
+_OBSERVED = """
+INSERT INTO intake AS i (touchpoint_id, observed)
+SELECT * FROM unnest($1::text[], $2::bigint[]) AS heard (touchpoint_id, observed) ORDER BY touchpoint_id
+ON CONFLICT (touchpoint_id) DO UPDATE SET observed = i.observed + excluded.observed
+"""
+
+
+async def count_observed(conn: Connection, observed: Mapping[str, int]) -> None:
+    """Add to the number of observations of each touchpoint; ordered, so that two replicas never deadlock."""
+    await conn.execute(_OBSERVED, list(observed), list(observed.values()))
+
+
 # --- signals ----------------------------------------------------------------------------------------------
 
 # `before` is read in the snapshot of the statement, so it is never newer than the row that is updated: with two
@@ -324,8 +338,9 @@ _COUNTS = """
 SELECT touchpoint_id,
        count(*) FILTER (WHERE rejected IS NULL) AS stored,
        count(*) FILTER (WHERE rejected IS NULL AND processed_at IS NULL) AS unprocessed,
-       count(*) FILTER (WHERE rejected IS NOT NULL) AS rejected
-FROM prompt_quality_signals
+       count(*) FILTER (WHERE rejected IS NOT NULL) AS rejected,
+       coalesce((SELECT observed FROM intake WHERE intake.touchpoint_id = s.touchpoint_id), 0) AS observed
+FROM prompt_quality_signals AS s
 {where}
 GROUP BY touchpoint_id ORDER BY touchpoint_id
 """
@@ -343,6 +358,7 @@ async def counts(conn: Connection, touchpoint_id: str | None) -> list[Touchpoint
             stored=row["stored"],
             unprocessed=row["unprocessed"],
             rejected=row["rejected"],
+            observed=row["observed"],
         )
         for row in rows
     ]

@@ -6,6 +6,12 @@ CREATE TABLE touchpoints (
     revision      int  NOT NULL CHECK (revision >= 1)
 );
 
+-- How many observations took effect, by touchpoint: what a reconciliation of accepted against stored compares with.
+CREATE TABLE intake (
+    touchpoint_id text   PRIMARY KEY,
+    observed      bigint NOT NULL CHECK (observed > 0)
+);
+
 -- One row a signal. A signal that does not count stays, with the reason; `transitions` counts its rejections.
 -- `judged_scope` is the scope that its touchpoint had when it was judged: where the two differ, it is judged again.
 CREATE TABLE prompt_quality_signals (

@@ -182,3 +182,11 @@ async def test_no_text_of_a_signal_reaches_the_log(db: Database, capsys: pytest.
     out = capsys.readouterr()
     assert "refinement.signal.rejected" in out.out + out.err
     assert canary not in out.out + out.err
+
+
+async def test_each_observation_is_counted_once_however_often_it_comes(db: Database) -> None:
+    events = [observed(f"row-{n}") for n in range(3)]
+    for _ in range(3):
+        await handlers.on_signals_observed(events, db)
+    (counts,) = (await handlers.answer_count(CountSignals(), db)).counts
+    assert counts.observed == 3
