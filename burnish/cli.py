@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__
-from burnish.commands import configure, decide, ledger, look, measure, operate, run
+from burnish.commands import configure, decide, examine, ledger, look, measure, operate, run
 
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "Run": ("up", "demo", "run", "migrate", "topology"),
+    "Run": ("up", "demo", "doctor", "run", "migrate", "topology"),
     "Configure and feed": ("touchpoints", "scan"),
     "Look": ("signals", "patterns"),
     "Decide": ("proposals",),
@@ -67,5 +67,5 @@ def main() -> None:
     """
 
 
-for group in (run, configure, look, decide, measure, ledger, operate):
+for group in (run, examine, configure, look, decide, measure, ledger, operate):
     group.add_to(main)

@@ -1,0 +1,309 @@
+"""Examines an installation and says, check by check, what is well, what is not, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from burnish.client import Gateway
+from burnish.commands.verbs import Failure
+from burnish.data_folder import NEEDS_BYTES, DataFolder, RunningNote
+from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, External, Installation
+from libs.contracts.topology import SERVICES, STREAMS, Durable, Stream
+from libs.embedded import ports
+from libs.service_kit.nats_config import ADMIN_USER
+
+Level = Literal["ok", "warn", "fail"]
+WORST: tuple[Level, ...] = ("ok", "warn", "fail")
+COMFORTABLE_BYTES = 2_000_000_000
+LARGEST_EFFECT = 0.1
+FEWEST_CASES = 100
+TIMEOUT_S = 8.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor: `todo` says what to do when it is not `ok`."""
+
+    check: str
+    level: Level
+    message: str
+    todo: str = ""
+
+
+def verdict(findings: Iterable[Finding]) -> Level:
+    """The worst level found."""
+    return max((finding.level for finding in findings), key=WORST.index, default="ok")
+
+
+async def examine(data: Path) -> AsyncIterator[Finding]:
+    """Every check, in the order in which one depends on another. Changes nothing."""
+    for finding in _machine(data):
+        yield finding
+    note = DataFolder(data).running()
+    yield _running(data, note)
+    if note is None:
+        yield _port()
+    external = External.from_environment()
+    if note is not None:
+        external = External(external.admin_dsn or note.admin_dsn, external.nats_url or note.nats_url)
+    installation = Installation(data, external=external)
+    if external.admin_dsn is not None:
+        for finding in await _postgres(installation):
+            yield finding
+    if external.nats_url is not None:
+        for finding in await _bus(installation):
+            yield finding
+    if note is not None:
+        for finding in await _services(note):
+            yield finding
+    for finding in await asyncio.to_thread(_through_gateway, data):
+        yield finding
+
+
+# --- the machine ----------------------------------------------------------------------------------------------
+
+
+def _machine(data: Path) -> list[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    right = (3, 11) <= sys.version_info[:2] < (3, 14)
+    python = Finding("python", "ok" if right else "fail", version, "" if right else "use Python 3.11 to 3.13")
+    git = shutil.which("git")
+    if git:
+        found = Finding("git", "ok", git)
+    else:
+        found = Finding("git", "warn", "there is no git", "install it: prompts of the adapter skill_file live in git")
+    return [python, _disk(data), found]
+
+
+def _disk(data: Path) -> Finding:
+    place = next(part for part in (data.absolute(), *data.absolute().parents) if part.exists())
+    free = shutil.disk_usage(place).free
+    told = f"{free / 1e9:.1f} GB free for {data}"
+    if free < NEEDS_BYTES:
+        return Finding(
+            "disk", "fail", told, f"it needs {NEEDS_BYTES // 1_000_000} MB: free some, or use another --data"
+        )
+    if free < COMFORTABLE_BYTES:
+        return Finding("disk", "warn", told, "free some: the bus keeps 30 days of events")
+    return Finding("disk", "ok", told)
+
+
+def _running(data: Path, note: RunningNote | None) -> Finding:
+    if note is None:
+        return Finding("installation", "warn", f"nothing runs in {data}", "start it with `burnish up`")
+    return Finding("installation", "ok", f"{note.url}, pid {note.pid}, in {data}")
+
+
+def _port() -> Finding:
+    if ports.is_free(DEFAULT_PORT):
+        return Finding("port", "ok", f"{DEFAULT_PORT} is free for the gateway")
+    return Finding("port", "warn", f"{DEFAULT_PORT} is taken", "`burnish up` takes a free port, or the one of --port")
+
+
+# --- Postgres -------------------------------------------------------------------------------------------------
+
+
+async def _postgres(installation: Installation) -> list[Finding]:
+    import asyncpg
+
+    from libs.service_kit.migrations import MigrationError, status
+
+    try:
+        conn = await asyncpg.connect(installation.admin_dsn, timeout=TIMEOUT_S)
+    except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+        return [Finding("postgres", "fail", f"it does not answer ({type(error).__name__})", "check BURNISH_ADMIN_DSN")]
+    try:
+        version = await conn.fetchval("SHOW server_version")
+    finally:
+        await conn.close()
+    reached = Finding("postgres", "ok", f"PostgreSQL {version} answers")
+    try:
+        files = await status(installation.admin_dsn, MIGRATIONS, SERVICE_NAMES)
+    except MigrationError as error:
+        return [reached, Finding("migrations", "fail", error.message, error.hint)]
+    pending = [one.file for one in files if one.state == "pending"]
+    odd = [f"{one.file} is {one.state}" for one in files if one.state in ("changed", "missing")]
+    if odd:
+        return [reached, Finding("migrations", "fail", "; ".join(odd), "restore the files that were applied")]
+    if pending:
+        return [reached, Finding("migrations", "fail", f"pending: {', '.join(pending)}", "run `burnish migrate`")]
+    return [reached, Finding("migrations", "ok", f"all {len(files)} are applied")]
+
+
+# --- the bus --------------------------------------------------------------------------------------------------
+
+
+async def _bus(installation: Installation) -> list[Finding]:
+    from nats.errors import Error as NatsError
+
+    try:
+        async with _bus_admin(installation) as ask:
+            return await _looked_at(ask)
+    except (OSError, TimeoutError, NatsError) as error:
+        return [Finding("nats", "fail", f"it does not answer ({type(error).__name__})", "check BURNISH_NATS_URL")]
+
+
+@asynccontextmanager
+async def _bus_admin(installation: Installation) -> AsyncIterator[Any]:
+    """A function that asks the JetStream API as `bus_admin`."""
+    import nats
+
+    async def quiet(_: Exception) -> None:
+        """What goes wrong is raised where it is waited for."""
+
+    client = await nats.connect(
+        installation.nats_url,
+        user=ADMIN_USER,
+        password=installation.nats_password(ADMIN_USER),
+        connect_timeout=5,
+        allow_reconnect=False,
+        error_cb=quiet,
+    )
+
+    async def ask(api: str) -> dict[str, Any]:
+        answer = await client.request(f"$JS.API.{api}", b"", timeout=TIMEOUT_S)
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+
+    try:
+        yield ask
+    finally:
+        await client.close()
+
+
+async def _looked_at(ask: Any) -> list[Finding]:
+    streams = {stream.name: await ask(f"STREAM.INFO.{stream.name}") for stream in STREAMS}
+    durables = [durable for entry in SERVICES for durable in entry.hears]
+    infos = [await ask(f"CONSUMER.INFO.{durable.stream}.{durable.name}") for durable in durables]
+    wrong = [told for stream in STREAMS if (told := _wrong_stream(stream, streams[stream.name]))]
+    wrong += [told for durable, info in zip(durables, infos, strict=True) if (told := _wrong_durable(durable, info))]
+    reached = Finding("nats", "ok", "it answers")
+    if wrong:
+        return [reached, Finding("topology", "fail", "; ".join(wrong[:5]), "run `burnish topology`")]
+    waiting = sum(info["num_pending"] for info in infos)
+    told = f"{len(streams)} streams and {len(durables)} durables are as the table says; {waiting} messages wait"
+    return [reached, Finding("topology", "ok", told), _advisories(streams["ADVISORIES"])]
+
+
+def _wrong_stream(stream: Stream, info: dict[str, Any]) -> str:
+    if "error" in info:
+        return f"there is no stream {stream.name}"
+    config = info["config"]
+    if set(config["subjects"]) != set(stream.subjects):
+        return f"the stream {stream.name} has other subjects"
+    if config["max_age"] != stream.max_age_s * 1_000_000_000 or config["max_bytes"] != stream.max_bytes:
+        return f"the stream {stream.name} has other limits"
+    return ""
+
+
+def _wrong_durable(durable: Durable, info: dict[str, Any]) -> str:
+    if "error" in info:
+        return f"there is no durable {durable.name}"
+    config = info["config"]
+    expected = {
+        "filter_subject": durable.event.type,
+        "ack_wait": int(durable.ack_wait_s * 1_000_000_000),
+        "max_deliver": durable.max_deliver,
+        "max_ack_pending": durable.max_ack_pending,
+    }
+    other = [name for name, value in expected.items() if config.get(name) != value]
+    return f"the durable {durable.name} has another {', '.join(other)}" if other else ""
+
+
+def _advisories(info: dict[str, Any]) -> Finding:
+    count = info["state"]["messages"]
+    if count == 0:
+        return Finding("advisories", "ok", "none")
+    todo = "a message was given up by the server: see the services' logs, and `burnish dlq list`"
+    return Finding("advisories", "warn", f"{count} kept", todo)
+
+
+# --- services -------------------------------------------------------------------------------------------------
+
+
+async def _services(note: RunningNote) -> list[Finding]:
+    import httpx
+
+    async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
+        return list(await asyncio.gather(*(_service(client, name, url) for name, url in note.services.items())))
+
+
+async def _service(client: Any, name: str, url: str) -> Finding:
+    import httpx
+
+    try:
+        answer = await client.get(f"{url}/health/ready")
+        checks = answer.json()["checks"]
+    except (httpx.HTTPError, ValueError, KeyError) as error:
+        return Finding(name, "fail", f"it does not answer ({type(error).__name__})", "see its log in the data folder")
+    wrong = [f"{check}: {outcome}" for check, outcome in checks.items() if outcome != "ok"]
+    if wrong:
+        return Finding(name, "fail", "; ".join(wrong), "see its log in the data folder")
+    return Finding(name, "ok", f"ready, {len(checks)} checks")
+
+
+# --- through the gateway --------------------------------------------------------------------------------------
+
+
+def _through_gateway(data: Path) -> list[Finding]:
+    try:
+        with Gateway(data) as api:
+            touchpoints = api.get("/touchpoints")["touchpoints"]
+            return [*_dead_letters(api), *_touchpoints(api, touchpoints), *_suites(api, touchpoints)]
+    except Failure as error:
+        return [Finding("gateway", "warn", error.message, error.hint)]
+
+
+def _dead_letters(api: Gateway) -> list[Finding]:
+    found = api.get("/dead-letters", limit=1_000)
+    count, silent = len(found["dead_letters"]), found["unavailable"]
+    if count:
+        return [Finding("dead letters", "warn", f"{count} wait", "see `burnish dlq list`, then `burnish dlq replay`")]
+    if silent:
+        return [Finding("dead letters", "warn", f"{', '.join(silent)} cannot be asked", "see the lines above")]
+    return [Finding("dead letters", "ok", "none")]
+
+
+def _touchpoints(api: Gateway, registered: list[dict[str, Any]]) -> list[Finding]:
+    if not registered:
+        return [Finding("touchpoints", "ok", "none yet; `burnish touchpoints apply FILE` registers some")]
+    active = [one["touchpoint"] for one in registered if one["touchpoint"]["active"]]
+    unreadable = [told for touchpoint in active if (told := _unreadable(api, touchpoint)) is not None]
+    return unreadable or [Finding("touchpoints", "ok", f"{len(active)} active, every prompt can be read")]
+
+
+def _unreadable(api: Gateway, touchpoint: dict[str, Any]) -> Finding | None:
+    """A plan of what is registered already reads the stored prompt, and changes nothing."""
+    try:
+        api.post("/touchpoints/plan", {"touchpoints": [touchpoint]})
+    except Failure as error:
+        todo = "put the prompt back where the touchpoint says, or apply its touchpoints file anew"
+        return Finding(f"touchpoint {touchpoint['id']}", "fail", f"its prompt cannot be read: {error.message}", todo)
+    return None
+
+
+def _suites(api: Gateway, registered: list[dict[str, Any]]) -> list[Finding]:
+    expected = [one["touchpoint"]["id"] for one in registered if one["touchpoint"]["suite"]]
+    there = {suite["touchpoint_id"]: suite for suite in api.get("/suites")["suites"]}
+    found = [_suite(identity, there.get(identity)) for identity in sorted({*expected, *there})]
+    return found or [Finding("suites", "ok", "no touchpoint has one")]
+
+
+def _suite(identity: str, suite: dict[str, Any] | None) -> Finding:
+    check = f"suite of {identity}"
+    if suite is None:
+        todo = f"import one with `burnish suites import {identity} FILE`: without it a change can only be waived"
+        return Finding(check, "warn", "there is none", todo)
+    effect, cases = suite["smallest_detectable_effect"], suite["test_cases"]
+    told = f"{cases} test cases" + (f", the smallest difference it can show is {effect:.3f}" if effect else "")
+    if cases < FEWEST_CASES or (effect or 0) > LARGEST_EFFECT:
+        return Finding(check, "warn", told, "add cases: most changes will stay undecided")
+    return Finding(check, "ok", told)
