@@ -90,7 +90,8 @@ class JwksKeys:
 
     async def key(self, kid: str) -> PyJWK:
         """See `Keys`."""
-        if self._age() >= self._ttl_s or (kid not in self._keys and self._age() >= self._refresh_wait_s):
+        known = kid in self._keys
+        if self._age() >= (self._ttl_s if known else self._refresh_wait_s) and not (known and self._reading.locked()):
             await self._refresh(kid)
         if kid not in self._keys:
             raise NotAuthenticated("the token is signed with a key that the issuer does not publish")
@@ -112,11 +113,13 @@ class JwksKeys:
             wanted = self._ttl_s if kid in self._keys else self._refresh_wait_s
             if self._age() < wanted:
                 return
-            self._read_at = self._clock()
             try:
                 self._keys = _public_keys(await self._read())
-            except (OSError, ValueError, httpx.HTTPError, jwt.PyJWTError) as error:
+            except (OSError, ValueError, AttributeError, httpx.HTTPError, jwt.PyJWTError) as error:
                 log.warning("jwks.unreadable", error=type(error).__name__)
+            finally:
+                # Only now: until then everyone with an unknown key waits here rather than being turned away.
+                self._read_at = self._clock()
 
     async def _read(self) -> bytes:
         if "://" not in self._location:

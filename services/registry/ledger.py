@@ -70,11 +70,20 @@ class Ledger:
         self._turn = asyncio.Lock()
 
     async def transact(
-        self, work: Callable[[Transaction[Any]], Awaitable[T]], *, inbox: Event[Any] | Sequence[Event[Any]] = ()
+        self,
+        work: Callable[[Transaction[Any]], Awaitable[T]],
+        *,
+        inbox: Event[Any] | Sequence[Event[Any]] = (),
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
-        """Run `work`, which may call `switch`, alone among all writers of the ledger. Raises Refused with 409."""
+        """Run `work`, which may call `switch`, alone among all writers of the ledger. Raises Refused with 409.
+
+        `first` runs when its turn has come in this process, before the lock: what it refuses costs the others nothing.
+        """
         try:
             async with self._turn:
+                if first is not None:
+                    await first()
                 return await self._db.serializable(work, inbox=inbox, lock=LOCK)
         except asyncpg.UniqueViolationError as error:
             if error.constraint_name != ONE_LIVE:
@@ -94,6 +103,12 @@ class Ledger:
         Raises Refused: 404 for what is not there, 409 `conflict` with the state that holds now, 409 `tier_2`.
         """
 
+        async def refuse_who_lost_already() -> None:
+            async with self._db.connection() as conn:
+                live = await versions.live(conn, target)
+            if live is not None:
+                _require_expected(target, live, expected_live)
+
         async def work(tx: Transaction[Any]) -> Switched:
             stamp = await require_stamp(tx, target, version_ref)
             if stamp.adapter != "feed_prompts":
@@ -102,7 +117,7 @@ class Ledger:
             change = Change("activated", target, stamp.version, stamp.adapter, by, reason, stamp.version.proposal_id)
             return await switch(tx, change, expected_live=expected_live)
 
-        return announce(await self.transact(work))
+        return announce(await self.transact(work, first=refuse_who_lost_already))
 
     async def roll_back(self, target: Target, to_version: str | None, *, by: str, reason: str) -> Switched:
         """Put an earlier version back at once (tier 1); without a name, the previous one.
@@ -120,14 +135,19 @@ class Ledger:
         return announce(await self.transact(work))
 
     async def confirm(self, intent_id: UUID, commit: str) -> Switched | None:
-        """The intent's text was seen at `commit` of the tracked branch: it is live. None when settled before."""
+        """The intent's text was seen at `commit` of the tracked branch: it is live. None when it was before."""
 
         async def work(tx: Transaction[Any]) -> Switched | None:
             intent = await intents.get(tx.conn, intent_id)
             where = f"hash {intent.content_sha256} at commit {commit}" if intent else ""
             if intent is None or not await intents.confirmed(tx.conn, intent_id, where):
                 return None
-            return await switch(tx, await _confirmed(tx, intent, commit, where), expected_live=intent.from_ref)
+            change = await _confirmed(tx, intent, commit, where)
+            if intent.to_ref == intent.from_ref:
+                # An edit behind the ledger's back was undone: what is live was never anything else.
+                await entries.append(tx.conn, await entries.lock_head(tx.conn), *change.before)
+                return None
+            return await switch(tx, change, expected_live=intent.from_ref)
 
         switched = await self.transact(work)
         return None if switched is None else announce(switched)

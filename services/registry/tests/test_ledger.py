@@ -31,9 +31,7 @@ async def test_activation_replaces_what_was_expected(parts: Parts) -> None:
     await parts.register(in_table())
     first = await parts.live(HERE)
     second = await parts.record(HERE, SECOND)
-    switched = await parts.ledger.activate(
-        HERE, second, expected_live=first.version_ref, by="ada", reason="better"
-    )
+    switched = await parts.ledger.activate(HERE, second, expected_live=first.version_ref, by="ada", reason="better")
     assert switched.previous is not None
     assert switched.previous.version_ref == first.version_ref
     live = await parts.live(HERE)
@@ -67,8 +65,9 @@ async def test_who_saw_an_older_state_is_told_what_holds_now(parts: Parts) -> No
 )
 async def test_what_is_not_there_is_said(parts: Parts, target: Target, version: str, status: int, code: str) -> None:
     await parts.register(in_table())
+    expected = (await parts.live(HERE)).version_ref if target == HERE else None
     with pytest.raises(Refused) as no:
-        await parts.ledger.activate(target, version, expected_live=None, by="ada", reason="x")
+        await parts.ledger.activate(target, version, expected_live=expected, by="ada", reason="x")
     assert (no.value.status, no.value.code) == (status, code)
 
 
@@ -166,7 +165,8 @@ async def test_a_row_whose_workspace_does_not_fit_the_scope_is_refused(
 ) -> None:
     await parts.register(in_table(scope=scope))
     insert = """
-        INSERT INTO prompt_versions (touchpoint_id, workspace_id, version_ref, parts, content_sha256, origin, created_by)
+        INSERT INTO prompt_versions
+            (touchpoint_id, workspace_id, version_ref, parts, content_sha256, origin, created_by)
         VALUES ('summary', $1, 'x', '[]', repeat('0', 64), 'manual', 'ada')
     """
     with pytest.raises(asyncpg.CheckViolationError, match="summary"):
@@ -182,8 +182,7 @@ async def test_the_stored_chain_verifies_and_tampering_by_the_owner_is_found(
     await parts.register(in_table())
     first = await parts.live(HERE)
     second = await parts.record(HERE, SECOND)
-    reason = "NUL \x00 is left out, 'quotes' and ü stay"
-    await parts.ledger.activate(HERE, second, expected_live=first.version_ref, by="ada", reason=reason[6:])
+    await parts.ledger.activate(HERE, second, expected_live=first.version_ref, by="ada", reason="'ü' \\ \"x\" \n 🙂")
     assert (await verify_chain(parts.db)).intact
     owner = await asyncpg.connect(installation.admin_dsn)
     await owner.execute("ALTER TABLE registry.ledger_entries DISABLE TRIGGER ALL")

@@ -1,0 +1,138 @@
+"""Every endpoint, for every kind of caller: denied by default."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from libs.service_kit.auth import new_signing_key
+from services.registry.api.access import OPEN, may
+from services.registry.tests.conftest import Api
+from services.registry.tests.support import in_table
+
+ROOT = "/api/refinement"
+UNIFORM = {"type": "about:blank", "title": "Not allowed", "code": "not_allowed"}
+
+
+async def endpoints(api: Api) -> list[tuple[str, str]]:
+    """Every operation of the API, with ids filled in."""
+    document = (await (await api.bare()).get("/openapi.json")).json()
+    fill = {"touchpoint_id": "summary", "version_ref": "x", "service": "scanner"}
+    return [
+        (method.upper(), re.sub(r"\{(\w+)\}", lambda match: fill.get(match[1], str(uuid4())), path))
+        for path, operations in document["paths"].items()
+        for method in operations
+    ]
+
+
+async def callers(api: Api) -> dict[str, Any]:
+    stranger = new_signing_key()
+    return {
+        "none": (401, await api.bare()),
+        "garbage": (401, await api.bare({"Authorization": "Bearer a.b.c"})),
+        "other key": (401, await Api(api.service, stranger, api._stack).admin()),
+        "expired": (401, await api.admin(lifetime_s=-60)),
+        "other issuer": (401, await api.admin(issuer="eve")),
+        "other audience": (401, await api.admin(audience="eve")),
+        "no role": (403, await api.client(workspaces="*")),
+        "other role": (403, await api.client(roles=["viewer"], scopes=["admin"], workspaces="*")),
+        "pusher": (403, await api.client(scopes=["signals:write"], workspaces="*")),
+        "reader": (403, await api.client(scopes=["prompts:read"], workspaces="*")),
+    }
+
+
+ALLOWED = {
+    "pusher": ("POST", f"{ROOT}/signals"),
+    "reader": ("GET", f"{ROOT}/touchpoints/summary/live"),
+}
+
+
+async def test_every_endpoint_is_denied_to_everyone_but_admins(api: Api) -> None:
+    listed = await endpoints(api)
+    assert len(listed) >= 35
+    for name, (status, client) in (await callers(api)).items():
+        for method, path in listed:
+            if ALLOWED.get(name) == (method, path):
+                continue
+            response = await client.request(method, path, content=b"{broken")
+            assert response.status_code == status, (name, method, path)
+            body = response.json()
+            body.pop("detail")
+            assert body == {**UNIFORM, "status": status}
+
+
+async def test_addresses_that_are_not_there_are_denied_alike(api: Api) -> None:
+    client = await api.bare()
+    for path in ("/", "/api", f"{ROOT}/secret", f"{ROOT}/signals/", "/metrics/", "/docs/oauth2-redirect"):
+        assert (await client.get(path)).status_code == 401
+    assert (await client.options(f"{ROOT}/signals")).status_code == 401
+    admin = await api.admin()
+    assert (await admin.get(f"{ROOT}/secret")).json()["code"] == "not_found"
+    assert (await admin.delete(f"{ROOT}/signals")).json()["code"] == "method_not_allowed"
+
+
+async def test_only_the_open_addresses_are_open(api: Api) -> None:
+    client = await api.bare()
+    for path in OPEN:
+        assert (await client.get(path)).status_code in (200, 503)
+
+
+async def test_an_admin_is_let_in_everywhere(api: Api) -> None:
+    client = await api.admin()
+    for method, path in await endpoints(api):
+        response = await client.request(method, path, content=b"{broken")
+        assert response.status_code not in (401, 403), (method, path)
+        assert response.status_code != 500, (method, path, response.text)
+
+
+async def test_the_two_scopes_reach_what_they_are_for(api: Api) -> None:
+    admin = await api.admin()
+    body = {"touchpoints": [in_table().model_dump(mode="json")]}
+    assert (await admin.put(f"{ROOT}/touchpoints", json=body)).status_code == 200
+    pusher, reader = await api.client(scopes=["signals:write"]), await api.client(scopes=["prompts:read"])
+    signal = {"touchpoint_id": "summary", "signal_type": "flag"}
+    assert (await pusher.post(f"{ROOT}/signals", json=signal)).status_code == 202
+    assert (await reader.get(f"{ROOT}/touchpoints/summary/live")).status_code == 200
+
+
+async def test_data_of_a_workspace_needs_the_workspace_in_the_token(api: Api) -> None:
+    mine, other = uuid4(), uuid4()
+    everywhere = await api.admin()
+    body = {"touchpoints": [in_table(scope="workspace").model_dump(mode="json")]}
+    assert (await everywhere.put(f"{ROOT}/touchpoints", json=body)).status_code == 200
+    admin = await api.admin(workspaces=[mine])
+    at = f"{ROOT}/touchpoints/summary"
+    assert (await admin.get(f"{at}/live", params={"workspace_id": str(mine)})).status_code == 200
+    assert (await everywhere.get(f"{at}/live", params={"workspace_id": str(other)})).status_code == 200
+    live = (await everywhere.get(f"{at}/live", params={"workspace_id": str(other)})).json()["version_ref"]
+    text = {"parts": [{"path": "prompt", "text": "x"}], "workspace_id": str(other)}
+    activation = {"version_ref": live, "expected_live": live, "reason": "x", "workspace_id": str(other)}
+    signal = {"touchpoint_id": "summary", "signal_type": "flag", "workspace_id": str(other)}
+    attempts = [
+        await admin.get(f"{at}/live", params={"workspace_id": str(other)}),
+        await admin.get(f"{at}/versions", params={"workspace_id": str(other)}),
+        await admin.get(f"{at}/versions/{live}", params={"workspace_id": str(other)}),
+        await admin.get(f"{at}/intents", params={"workspace_id": str(other)}),
+        await admin.get(f"{at}/status", params={"workspace_id": str(other)}),
+        await admin.post(f"{at}/versions", json=text),
+        await admin.post(f"{at}/activate", json=activation),
+        await admin.post(f"{at}/rollback", json={"reason": "x", "workspace_id": str(other)}),
+        await admin.post(f"{ROOT}/signals", json={"signals": [signal]}),
+    ]
+    assert [attempt.status_code for attempt in attempts] == [403] * len(attempts)
+    assert {attempt.json()["code"] for attempt in attempts} == {"not_allowed"}
+    seen = (await admin.get(f"{ROOT}/ledger")).json()["entries"]
+    assert {entry["workspace_id"] for entry in seen} == {str(mine)}
+    assert len((await everywhere.get(f"{ROOT}/ledger")).json()["entries"]) == 2
+
+
+@pytest.mark.parametrize("path", [f"{ROOT}/touchpoints/a/live/x", f"{ROOT}/touchpoints/a/b/live", f"{ROOT}/signals/x"])
+def test_a_scope_does_not_reach_beyond_its_path(path: str) -> None:
+    from libs.service_kit.auth import Caller
+
+    caller = Caller("app", scopes=frozenset({"signals:write", "prompts:read"}))
+    assert not may(caller, "GET", path)
+    assert not may(caller, "POST", path)
