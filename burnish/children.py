@@ -10,13 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from burnish.errors import InstallationError
 from libs.embedded import process
 
+STATISTICS = ("scipy.stats", "scipy.optimize", "sklearn.base")
+ALSO_SHARED = {"pattern_detector": STATISTICS, "ab_runner": STATISTICS}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -46,6 +48,11 @@ class Starter(Protocol):
 
     async def close(self) -> None:
         """Give up what is needed to start more. Processes that run still end now."""
+
+
+def quickest_first(services: Sequence[str]) -> list[str]:
+    """Those first that need not wait until what only some services share is imported."""
+    return sorted(services, key=lambda service: len(ALSO_SHARED.get(service, ())))
 
 
 def starter(folder: Path, environment: Mapping[str, str]) -> Starter:
@@ -167,6 +174,7 @@ class Nursery:
         """See `Starter`."""
         request = {
             "start": service,
+            "import": ALSO_SHARED.get(service, ()),
             "environment": dict(environment),
             "log": str(log),
             "gate": str(gate),

@@ -2,9 +2,10 @@
 
 Importing the kit costs each service a second or two of a core. Here it is done once, while the servers start, and a
 service is a fork: it starts, and after a crash starts again, in milliseconds. `python -m burnish.nursery FD` speaks
-JSON lines on the socket FD: `{"start": name, "environment": {…}, "log": path, "gate": path, "umask": n}` is answered
-with `{"started": name, "pid": n}`, and the end of a child is told as `{"ended": pid, "status": exit code or -signal}`.
-It runs on Linux; elsewhere a fork without exec is not safe with every library (`burnish.children` spawns there).
+JSON lines on the socket FD. `{"start": name, "import": [module, …], "environment": {…}, "log": path, "gate": path,
+"umask": n}` is answered with `{"started": name, "pid": n}`; the end of a child is told as `{"ended": pid, "status":
+exit code or -signal}`. It runs on Linux; elsewhere a fork without exec is not safe with every library
+(`burnish.children` spawns there).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from burnish.child import entry_point, pass_gate
@@ -32,12 +33,19 @@ SHARED = ("libs.service_kit.service", "httpx", "numpy")
 
 def main() -> None:
     """Import what is shared, then fork when asked, until the socket closes."""
-    for module in SHARED:
-        importlib.import_module(module)
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy every page that is shared now
+    _import(SHARED)
     with socket.socket(fileno=int(sys.argv[1])) as line, _woken_by_children() as woken:
         _serve(line, woken)
+
+
+def _import(modules: Sequence[str]) -> None:
+    """Import what is not there yet, once for every child that is forked from now on."""
+    new = [module for module in modules if module not in sys.modules]
+    for module in new:
+        importlib.import_module(module)
+    if new:
+        gc.collect()
+        gc.freeze()  # a collection in a child would copy every page that is shared now
 
 
 def _serve(line: socket.socket, woken: socket.socket) -> None:
@@ -60,6 +68,7 @@ def _serve(line: socket.socket, woken: socket.socket) -> None:
 
 
 def _start(line: socket.socket, woken: socket.socket, request: dict[str, Any]) -> None:
+    _import(request["import"])
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import psutil
 
-from burnish.children import Running, Starter, starter
+from burnish.children import Running, Starter, quickest_first, starter
 from burnish.data_folder import RunningNote
 from burnish.errors import InstallationError
 from burnish.installation import SERVICE_NAMES, Installation, Progress, inherited_environment
@@ -70,6 +70,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._server_restarts = {"postgres": 0, "nats": 0}
         self._stopping = False
+        self._launching: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._starter: Starter | None = None
 
@@ -109,11 +110,11 @@ class Supervisor:
         self._tell("starting Postgres and NATS")
         await _all_of(self.starter.open(), installation.start_servers())
         with self._closed_gate():
-            for name in self.services:
-                await self._launch(name)
+            self._launching = asyncio.create_task(self._launch_all(), name="launching")
             self._tell("preparing the database and the bus")
             await _all_of(installation.migrate(), installation.apply_topology(), installation.prepare_platform())
         self._tell("starting the services")
+        await self._launching
         self._watcher = asyncio.create_task(self._watch(), name="supervisor")
         await self.until_ready()
         installation.folder.remember_running(self._note())
@@ -121,10 +122,10 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop the services, then NATS, then Postgres, each cleanly. Harmless when nothing runs."""
         self._stopping = True
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watcher
+        for task in (self._launching, self._watcher):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         stopping = asyncio.create_task(self._stop())
         while not stopping.done():  # a second SIGTERM or Ctrl-C does not leave anything half stopped
             with suppress(asyncio.CancelledError):
@@ -217,6 +218,10 @@ class Supervisor:
         return self._starter
 
     # --- children -----------------------------------------------------------------------------------------
+
+    async def _launch_all(self) -> None:
+        for name in quickest_first(self.services):
+            await self._launch(name)
 
     async def _launch(self, name: str) -> None:
         known = self._children.get(name)
