@@ -29,6 +29,7 @@ HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 VARIABLE = re.compile(r"BURNISH_[A-Z0-9_]+(?:<[A-Z]+>)?")
 METRIC = re.compile(r"\"(burnish_[a-z0-9_]+)\"")
 INLINE_COMMAND = re.compile(r"`(burnish [a-z][^`…]*)`")
+SHELL = re.compile(r" (?:[|>&]|2>|#) ?")
 MACHINE_PATH = re.compile(r"(?<![\w.<>/:])/(?:home|Users|root|tmp|work|opt|var|mnt|srv)/[\w.-]+")
 
 
@@ -121,7 +122,7 @@ def commands() -> Iterator[tuple[str, str]]:
             if block["language"] == "console":
                 for line in block["body"].splitlines():
                     if line.startswith("$ burnish "):
-                        yield name_of(page), line.removeprefix("$ ").split("  #")[0].rstrip()
+                        yield name_of(page), SHELL.split(line.removeprefix("$ "))[0].rstrip()
         for line in INLINE_COMMAND.findall(prose(page)):
             yield name_of(page), line
 
