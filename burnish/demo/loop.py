@@ -15,6 +15,8 @@ from burnish.demo.platform import Production
 from libs.llm import OfflineModel
 
 PATIENCE_S = 90.0
+MARGIN = 0.002
+"""Declared before any run: a fifth of a point. The default of one point would call a small loss "not worse"."""
 POLL_S = 0.15
 Json = dict[str, Any]
 
@@ -320,7 +322,7 @@ class Demo:
                 "branch": repository.BRANCH,
                 "paths": [self.dataset.prompt_path],
             },
-            "suite": {"task": "classify", "primary_metric": "accuracy", "metrics": ["accuracy"], "margin": 0.01},
+            "suite": {"task": "classify", "primary_metric": "accuracy", "metrics": ["accuracy"], "margin": MARGIN},
             "signals": [
                 {"scanner": "si_flag", "every_s": 600},
                 {"scanner": "low_confidence", "options": {"threshold": platform.LOW_CONFIDENCE}, "every_s": 600},

@@ -128,8 +128,8 @@ def _proposal_panel(proposal: Json) -> RenderableType:
 
 def _metrics(metrics: Json) -> RenderableType:
     table = Table(box=None, pad_edge=False)
-    for name in ("metric", "A (live)", "B (proposed)", "delta", "95 % interval", "effect size", "method"):
-        table.add_column(name, justify="left" if name in ("metric", "method") else "right")
+    for name in ("metric", "A (live)", "B (proposed)", "delta", "95 % interval", "effect size"):
+        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
     for name, metric in metrics.items():
         low, high = metric["ci95"]
         size = metric["effect_size"]
@@ -140,7 +140,6 @@ def _metrics(metrics: Json) -> RenderableType:
             f"{metric['delta']:+.3f}",
             f"{low:+.3f} … {high:+.3f}",
             "–" if size is None else f"{size:+.3f}",
-            metric["method"],
         )
     return table
 

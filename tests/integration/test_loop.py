@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,9 +49,9 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """One run for every test of this module: it takes a while."""
-    yield asyncio.run(_run(tmp_path_factory.mktemp("loop")))
+    return asyncio.run(_run(tmp_path_factory.mktemp("loop")))
 
 
 async def _run(folder: Path) -> Seen:
