@@ -6,7 +6,8 @@ Fisher's exact test. Single fields: a value seen k times among N is compared wit
 than 30 days where there is enough of it, and else with an even share of the values seen (binomial upper tail).
 
 In both, Benjamini–Hochberg holds the false discovery rate over all groups of a kind at `FALSE_DISCOVERY_RATE`, and
-a group must be `LIFT` times what is expected: with many signals a difference can be certain and still be nothing.
+the odds of a group must be `…_ODDS` times what they would be: with many signals a difference can be certain and still
+be nothing. (Odds and not shares, or the one fault that makes up most of a touchpoint's could never stand out.)
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ FIELDS = ("case_id", "subtopic", "entity_type", "category", "domain")
 """Payload fields that are grouped by, the most specific first: it takes its evidence first."""
 
 FALSE_DISCOVERY_RATE = 0.05
-PAIR_LIFT = 1.5
-FIELD_LIFT = 2.0
+PAIR_ODDS = 2.0
+FIELD_ODDS = 3.0
 SMALLEST = 2
 
 PRIOR_FAULTS = 5
@@ -40,10 +41,12 @@ ENOUGH_HISTORY = 50
 LONGEST_LABEL = 120
 """Longer outputs are prose, not labels, and do not form groups."""
 
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Group:
-    """A value, or pair of values, with its signals and how likely so many are by chance."""
+    """A value, or pair of values, with its signals, how likely so many are by chance, and the ratio of its odds."""
 
     key: str
     field: str
@@ -51,7 +54,7 @@ class Group:
     pair: tuple[str, str] | None
     signal_ids: tuple[UUID, ...]
     p_value: float
-    lift: float
+    odds: float
 
     def cluster(self) -> Cluster:
         """The group as a cluster of the categorical strategy."""
@@ -65,11 +68,11 @@ def find(signals: Sequence[Signal], now: datetime, standing: Collection[str] = (
     `standing` are the keys of patterns that have surfaced before: they keep collecting their evidence as long as
     there is any, since a fault does not stop being one when others become more frequent.
     """
-    kept = _kept(pairs(signals), PAIR_LIFT, standing)
+    kept = _kept(pairs(signals), PAIR_ODDS, standing)
     taken = {signal_id for group in kept for signal_id in group.signal_ids}
     for field in FIELDS:
         left = [signal for signal in signals if signal.signal_id not in taken]
-        found = _kept(values(left, field, now), FIELD_LIFT, standing)
+        found = _kept(values(left, field, now), FIELD_ODDS, standing)
         taken |= {signal_id for group in found for signal_id in group.signal_ids}
         kept += found
     return [group.cluster() for group in kept]
@@ -91,10 +94,10 @@ def pairs(signals: Sequence[Signal]) -> list[Group]:
     column = np.array([columns[pair[1]] for pair in ordered])
     total = len(labelled) + PRIOR_FAULTS
     tails = hypergeom.sf(seen - 1, total, row, column)
-    lifts = seen * total / (row * column)
+    odds = _odds_ratio(seen, row - seen, column - seen, total - row - column + seen)
     return [
-        Group(pair_key(*pair), "pair", None, pair, tuple(sorted(members[pair])), float(p), float(lift))
-        for pair, p, lift in zip(ordered, tails, lifts, strict=True)
+        Group(pair_key(*pair), "pair", None, pair, tuple(sorted(members[pair])), float(p), float(ratio))
+        for pair, p, ratio in zip(ordered, tails, odds, strict=True)
     ]
 
 
@@ -110,10 +113,10 @@ def values(signals: Sequence[Signal], field: str, now: datetime) -> list[Group]:
     recent, shares = _against(signals, field, ordered, now)
     total = int(recent.sum())
     tails = binom.sf(recent - 1, total, shares)
-    lifts = recent / np.maximum(shares * total, 1e-9)
+    odds = _odds_ratio(recent, total - recent, shares * total, (1 - shares) * total)
     return [
-        Group(value_key(field, value), field, value, None, tuple(sorted(members[value])), float(p), float(lift))
-        for value, p, lift in zip(ordered, tails, lifts, strict=True)
+        Group(value_key(field, value), field, value, None, tuple(sorted(members[value])), float(p), float(ratio))
+        for value, p, ratio in zip(ordered, tails, odds, strict=True)
     ]
 
 
@@ -141,11 +144,17 @@ def _against(
     return every, np.full(len(ordered), 1 / len(ordered))
 
 
-def _kept(groups: list[Group], lift: float, standing: Collection[str]) -> list[Group]:
+def _odds_ratio(a: Numbers, b: Numbers, c: Numbers, d: Numbers) -> NDArray[np.float64]:
+    """The odds ratio of the table [[a, b], [c, d]], with a half added to each cell (Haldane 1956, Anscombe 1956)."""
+    ratio: NDArray[np.float64] = (a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5))
+    return ratio
+
+
+def _kept(groups: list[Group], odds: float, standing: Collection[str]) -> list[Group]:
     """Those that stand out or stood before, likeliest fault first."""
     candidates = [group for group in groups if len(group.signal_ids) >= SMALLEST]
     significant = _significant(candidates)
-    chosen = [group for group in groups if group.key in standing or (group.key in significant and group.lift >= lift)]
+    chosen = [group for group in groups if group.key in standing or (group.key in significant and group.odds >= odds)]
     return sorted(chosen, key=lambda group: (group.p_value, group.key))
 
 

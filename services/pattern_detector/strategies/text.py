@@ -1,8 +1,10 @@
 """Clusters of similar free text: HDBSCAN over embeddings, then one round of tidying by centroid. Pure.
 
 The result does not depend on the order of the signals: they are sorted by id, distances are computed by brute force
-in one thread, and no step draws random numbers. HDBSCAN leaves much that is close to a cluster as noise, and now and
-then takes in what is not; so signals join the nearest centroid from `JOINS` cosine on and leave below `LEAVES`.
+in one thread, and no step draws random numbers. What all signals of a touchpoint have in common (their mean) is taken
+away before clustering, since it says nothing about what sets them apart. HDBSCAN leaves much that is close to a
+cluster as noise, and now and then takes in what is not; so signals join the nearest centroid from `JOINS` cosine on
+and leave below `LEAVES`.
 Both were chosen on planted corpora of the Banking77 and CLINC150 train splits (`bench/patterns.py`).
 """
 
@@ -15,13 +17,14 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from services.pattern_detector.domain import Cluster, Signal
 
-JOINS = 0.5
-LEAVES = 0.4
-ONE_TOPIC = 0.55
-"""Mean cosine to the centroid from which signals that do not split are one topic and not no topic."""
+JOINS = 0.55
+LEAVES = 0.45
+COHESION = 0.3
+"""Mean cosine between two signals of a cluster from which they are about one thing; below, about nothing."""
 
 Labels = NDArray[np.intp]
 Matrix = NDArray[np.float64]
@@ -44,10 +47,14 @@ def find(signals: Sequence[Signal], smallest: int) -> list[Cluster]:
 def label(vectors: Matrix, smallest: int) -> Labels:
     """The cluster of each row of (n, d) unit vectors, −1 for none."""
     size = min_cluster_size(len(vectors), smallest)
-    labels = _hdbscan(vectors, size) if len(vectors) > size else np.full(len(vectors), -1)
-    if (labels < 0).all():
-        labels = _one_topic(vectors)
-    return _large_enough(_tidied(vectors, labels), smallest)
+    with threadpool_limits(limits=1):  # sums over several threads differ in their last digit from run to run
+        labels = (
+            _hdbscan(_unit(vectors - vectors.mean(axis=0)), size) if len(vectors) > size else np.full(len(vectors), -1)
+        )
+        if (labels < 0).all():
+            # HDBSCAN never calls everything one cluster; a touchpoint with one kind of fault is exactly that.
+            labels = np.zeros(len(vectors), dtype=np.intp)
+        return _kept(vectors, _tidied(vectors, labels), smallest)
 
 
 def min_cluster_size(n: int, smallest: int) -> int:
@@ -70,13 +77,6 @@ def _hdbscan(vectors: Matrix, size: int) -> Labels:
     return labels
 
 
-def _one_topic(vectors: Matrix) -> Labels:
-    """HDBSCAN never calls everything one cluster; a touchpoint with one kind of fault is exactly that."""
-    together = _unit(vectors.mean(axis=0, keepdims=True))
-    is_one = float((vectors @ together[0]).mean()) >= ONE_TOPIC
-    return np.full(len(vectors), 0 if is_one else -1, dtype=np.intp)
-
-
 def _tidied(vectors: Matrix, labels: Labels) -> Labels:
     names = np.unique(labels[labels >= 0])
     if not len(names):
@@ -91,10 +91,20 @@ def _tidied(vectors: Matrix, labels: Labels) -> Labels:
     return tidied
 
 
-def _large_enough(labels: Labels, smallest: int) -> Labels:
-    names, counts = np.unique(labels[labels >= 0], return_counts=True)
-    kept: Labels = np.where(np.isin(labels, names[counts >= smallest]), labels, -1)
+def _kept(vectors: Matrix, labels: Labels, smallest: int) -> Labels:
+    """Without clusters that are too small or about nothing."""
+    names = np.unique(labels[labels >= 0])
+    good = [name for name in names if _is_topic(vectors[labels == name], smallest)]
+    kept: Labels = np.where(np.isin(labels, good), labels, -1)
     return kept
+
+
+def _is_topic(members: Matrix, smallest: int) -> bool:
+    n = len(members)
+    if n < max(2, smallest):
+        return False
+    squared = float((members.mean(axis=0) ** 2).sum())
+    return (n * squared - 1) / (n - 1) >= COHESION  # the mean cosine over pairs, without each with itself
 
 
 def _unit(vectors: Matrix) -> Matrix:
