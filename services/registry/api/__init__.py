@@ -37,6 +37,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     errors.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, verifier=gateway.verifier)
+    app.add_middleware(errors.Failures)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

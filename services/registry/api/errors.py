@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -10,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from libs.service_kit import logging
 from libs.service_kit.errors import Refused
@@ -108,7 +111,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     for kind in DATABASE_TROUBLE:
         app.add_exception_handler(kind, _database_down)
-    app.add_exception_handler(Exception, _failed)
 
 
 async def _forbidden(_: Request, __: Exception) -> JSONResponse:
@@ -157,9 +159,34 @@ async def _http(_: Request, error: Exception) -> JSONResponse:
     return problem(error.status_code, code, detail.get(error.status_code, "the request could not be read"))
 
 
-async def _failed(request: Request, error: Exception) -> JSONResponse:
-    log.error("api.failed", path=_route(request), error=type(error).__name__, exc_info=True)
-    return problem(500, "failed", "the request failed for a reason that was logged")
+class Failures:
+    """The last resort: an unforeseen error is told by its class and place, since its message may hold what was sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 500, unless an answer has begun already."""
+        begun = False
+
+        async def noticed(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noticed)
+        except Exception as error:
+            log.error("api.failed", error=type(error).__name__, at=_place(error))
+            if not begun and scope["type"] == "http":
+                response = problem(500, "failed", "the request failed for a reason that was logged")
+                await response(scope, receive, send)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
 
 
 def _route(request: Request) -> str:

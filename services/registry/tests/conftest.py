@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 
 from libs.contracts.touchpoints import Touchpoint
-from libs.service_kit import consumers
 from libs.service_kit.auth import SigningKey, jwks, mint, new_signing_key
 from libs.service_kit.db import Database
 from libs.service_kit.service import Service
@@ -74,12 +73,8 @@ class Api:
 
 
 @pytest_asyncio.fixture
-async def api(
-    installation: Installation, key: SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Api]:
+async def api(installation: Installation, key: SigningKey, tmp_path: Path) -> AsyncIterator[Api]:
     """The registry, running for real in this process."""
-    # A consumer ends when its fetch does: short ones make the end of each test short.
-    monkeypatch.setattr(consumers, "IDLE_WAIT_S", 0.3)
     keys = tmp_path / "jwks.json"
     keys.write_text(jwks(key))
     service = build(

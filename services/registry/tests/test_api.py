@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,11 +16,13 @@ from nats.aio.client import Client
 from libs.contracts.envelope import Event
 from libs.contracts.queries import CountSignals, GetDetectorStatus, GetPrompt
 from libs.contracts.signals import SignalObservedV1
+from libs.contracts.versions import LivePrompt
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker, Responder
-from libs.service_kit.testing import Installation
+from libs.service_kit.testing import Installation, event_of
+from services.registry.store import touchpoints
 from services.registry.tests.conftest import Api
-from services.registry.tests.support import FIRST, SECOND, SKILL, Repository, in_table
+from services.registry.tests.support import FIRST, SECOND, SKILL, Repository, approved, in_table
 
 ROOT = "/api/refinement"
 SIGNAL = {"touchpoint_id": "summary", "signal_type": "flag", "payload": {"text": "canary-7", "expected": "b"}}
@@ -334,6 +337,73 @@ async def test_other_services_are_answered_with_the_live_prompt(api: Api, instal
         assert no.value.status == 404
     finally:
         await client.close()
+
+
+async def test_an_approval_on_the_bus_waits_on_a_branch_and_is_live_once_it_is_merged(
+    api: Api, installation: Installation, repository: Repository, in_git: Any
+) -> None:
+    client = await api.admin()
+    await register(client, in_git)
+    at = f"{ROOT}/touchpoints/support.intent"
+    live = LivePrompt.model_validate_json((await client.get(f"{at}/live")).content)
+    approval = approved("support.intent", live, SECOND)
+    bus = await installation.bus_admin()
+    try:
+        for _ in range(2):
+            await bus.jetstream().publish(approval.type, event_of(approval).encode())
+    finally:
+        await bus.close()
+
+    async def intent() -> dict[str, Any] | None:
+        found: list[dict[str, Any]] = (await client.get(f"{at}/intents")).json()["intents"]
+        return next((each for each in found if each["state"] == "open"), None)
+
+    async def switched() -> dict[str, Any] | None:
+        prompt: dict[str, Any] = (await client.get(f"{at}/live")).json()
+        return prompt if prompt["version_ref"] != live.version_ref else None
+
+    opened = await eventually(intent)
+    assert "+- refund: money back, please" in opened["diff"]
+    repository.git("merge", "-q", opened["branch"])
+    now = await eventually(switched)
+    assert (now["content_sha256"], now["parts"][0]["text"]) == (approval.content_sha256, SECOND)
+    entries = (await client.get(f"{ROOT}/ledger")).json()["entries"]
+    assert [entry["kind"] for entry in entries] == ["activated", "confirmed", "intent", "registered"]
+    assert entries[0]["proposal_id"] == str(approval.proposal_id)
+
+
+async def eventually(look: Callable[[], Awaitable[dict[str, Any] | None]]) -> dict[str, Any]:
+    """What `look` finds, within ten seconds."""
+    async with asyncio.timeout(10):
+        while (found := await look()) is None:
+            await asyncio.sleep(0.05)
+    return found
+
+
+# --- failures ----------------------------------------------------------------------------------------------
+
+
+async def test_an_unforeseen_failure_shows_nothing_of_what_was_sent(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(_: object) -> None:
+        raise RuntimeError("canary-7")
+
+    monkeypatch.setattr(touchpoints, "all_of_them", broken)
+    response = await (await api.admin()).get(f"{ROOT}/touchpoints")
+    is_problem(response, 500, "failed")
+    captured = capsys.readouterr()
+    assert "api.failed" in captured.out
+    assert "canary-7" not in response.text + captured.out + captured.err
+
+
+async def test_a_database_that_is_away_is_named(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(touchpoints, "all_of_them", away)
+    response = await (await api.admin()).get(f"{ROOT}/touchpoints")
+    assert is_problem(response, 503, "unavailable")["service"] == "registry"
 
 
 # --- the document ------------------------------------------------------------------------------------------
