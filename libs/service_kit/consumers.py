@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -226,7 +226,7 @@ class Consumer(Generic[DataT]):
         with suppress(TimeoutError):
             if filled:
                 return await subscription.fetch(self.durable.batch, timeout=FILL_WAIT_S * 5)
-            first = await subscription.fetch(1, timeout=IDLE_WAIT_S)
+            first = await self._unless_stopped(subscription.fetch(1, timeout=IDLE_WAIT_S))
             self.failing = None
             if self.durable.batch == 1 or not first:
                 return first
@@ -234,6 +234,17 @@ class Consumer(Generic[DataT]):
                 return first + await subscription.fetch(self.durable.batch - 1, timeout=FILL_WAIT_S)
             return first
         return []
+
+    async def _unless_stopped(self, fetching: Coroutine[Any, Any, list[Msg]]) -> list[Msg]:
+        """What is fetched, or nothing as soon as `stop()` is asked: an idle consumer need not be waited for."""
+        fetch = asyncio.create_task(fetching)
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({fetch, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return await fetch if fetch.done() else []
+        finally:
+            fetch.cancel()
+            stop.cancel()
 
     async def _dispatch(self, messages: list[Msg]) -> None:
         if self.durable.workers == 1:
