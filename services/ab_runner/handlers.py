@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,6 +24,9 @@ from services.ab_runner.store.runs import Done, Work
 from services.ab_runner.tasks import Answer, Models
 
 log = logging.get(__name__)
+
+PATIENCE = timedelta(seconds=20)
+"""How long a request may be ahead of the registration of its touchpoint, which comes by a durable of its own."""
 
 
 async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
@@ -104,7 +107,8 @@ async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], models
     domain.check_variant("B", run.variant_b)
     touchpoint = await touchpoints.get(conn, run.touchpoint_id)
     if touchpoint is None:
-        raise CannotRun(f"touchpoint {run.touchpoint_id!r} is not registered")
+        unknown = f"touchpoint {run.touchpoint_id!r} is not registered"
+        raise Unavailable(unknown) if datetime.now(UTC) - run.requested_at < PATIENCE else CannotRun(unknown)
     settings = touchpoint.suite or SuiteSettings()
     domain.check_metrics(settings)
     suite = await suites.current(conn, run.touchpoint_id)

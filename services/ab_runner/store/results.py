@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
+
+import asyncpg
 
 from libs.service_kit.db import Connection
 from services.ab_runner.domain import Run
@@ -55,7 +57,7 @@ async def one_at_a_time(conn: Connection, work: Work) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        if not conn.is_closed():
+        with suppress(asyncpg.InterfaceError):  # the connection is gone, and the lock with it
             await conn.execute(_UNLOCK, key)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -29,8 +29,8 @@ RETURNING coalesce(finished_at, requested_at)
 """
 _ADD_SHARDS = """
 INSERT INTO shards (run_id, shard, variant, prompt_sha256, case_ids)
-SELECT $1, shard, variant, CASE variant WHEN 'a' THEN $4 ELSE $5 END, ARRAY(SELECT jsonb_array_elements_text(case_ids))
-FROM unnest($2::int[], $3::text[], $6::jsonb[]) AS dealt (shard, variant, case_ids)
+SELECT $1, shard, variant, CASE variant WHEN 'a' THEN $2 ELSE $3 END, ARRAY(SELECT jsonb_array_elements_text(case_ids))
+FROM jsonb_to_recordset($4) AS dealt (shard int, variant text, case_ids jsonb)
 """
 _WORK = """
 SELECT s.shard, s.variant, s.prompt_sha256, s.case_ids, r.run_id, r.suite_sha256, r.model, r.params_sha256,
@@ -139,10 +139,8 @@ async def add(
         await conn.execute(
             _ADD_SHARDS,
             run.run_id,
-            [shard.shard for shard in shards],
-            [shard.variant for shard in shards],
             *prompts,
-            [list(shard.case_ids) for shard in shards],
+            [asdict(shard) for shard in shards],
         )
     return at
 
