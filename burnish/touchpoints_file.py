@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from libs.contracts.touchpoints import SignalSource, Touchpoint
 
@@ -120,6 +121,9 @@ class _Reader:
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self._error(f"it is not YAML: {error.problem}", mark.line + 1 if mark else 0) from error
+        except ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise self._error("it holds a control character", line) from error
         except RecursionError as error:
             raise self._error("it is nested too deeply") from error
         self._raise_if_wrong()
@@ -129,14 +133,20 @@ class _Reader:
         """The node as a Python value, with the line of every place in it; its mistakes are collected."""
         self._lines[loc] = _line_of(node)
         if node.tag not in PLAIN_TAGS or len(loc) > MAX_DEPTH:
-            self._wrong(loc, "it is nested too deeply" if len(loc) > MAX_DEPTH else f"the tag {node.tag} is not taken")
+            kind = str(node.tag).rpartition(":")[2]
+            deep = len(loc) > MAX_DEPTH
+            self._wrong(loc, "it is nested too deeply" if deep else f"the tag {kind} is not taken; a text has quotes")
             return None
         if isinstance(node, MappingNode):
             return self._built_mapping(yaml, node, loc)
         if isinstance(node, SequenceNode):
             return [self._built(yaml, item, (*loc, index)) for index, item in enumerate(node.value)]
         assert isinstance(node, ScalarNode)
-        return yaml.constructor.construct_object(node, deep=True)
+        try:
+            return yaml.constructor.construct_object(node, deep=True)
+        except ValueError:
+            self._wrong(loc, "it cannot be read as a number; a text has quotes")
+            return None
 
     def _built_mapping(self, yaml: YAML, node: MappingNode, loc: Loc) -> dict[str, Any]:
         built: dict[str, Any] = {}
