@@ -122,7 +122,8 @@ class Detector:
         async with self.db.transaction(inbox=request or ()) as tx:
             if request and not tx.fresh:
                 return None
-            run = Run(run_id, touchpoint_id, trigger, started, started, request.data.request_id if request else None)
+            request_id = request.data.request_id if request else None
+            run = Run(run_id, touchpoint_id, trigger, started, started, request_id, signals=len(counting))
             return await self._write(tx, run, outcomes, found, [*new, *found.back])
 
     # --- reading ------------------------------------------------------------------------------------------
@@ -225,7 +226,6 @@ class Detector:
         done = replace(
             run,
             finished_at=self.clock(),
-            signals=sum(len(p.evidence) for p in patterns),
             processed=len(processed),
             rejected=len(rejected),
             patterns=sum(1 for p in patterns if p.standing.state not in (None, "resolved")),

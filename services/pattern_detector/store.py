@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from libs.contracts.patterns import EvidenceItem, PatternDetail, PatternSummary, ScoreParts
+from libs.contracts.patterns import EvidenceItem, PatternDetail, PatternSummary
 from libs.contracts.queries import DetectorStatus
 from libs.contracts.signals import EvidenceRef, SignalCreatedV1
 from libs.contracts.touchpoints import Thresholds, TouchpointRegisteredV1
@@ -398,11 +398,13 @@ async def known_patterns(
     """(workspace, pattern) of every pattern of a touchpoint, surfaced or not."""
     rows = await conn.fetch(
         """
-        SELECT p.*, CASE WHEN p.model = $2 THEN vector_send(subvector(p.centroid, 1, $3)) END AS sent,
+        SELECT p.pattern_id, p.workspace_id, p.strategy, p.key, p.title, p.expected, p.got, p.state, p.judged_count,
+               p.judged_at, p.occurrence, p.automatic, p.first_seen, p.last_seen,
+               CASE WHEN p.model = $2 THEN vector_send(subvector(p.centroid, 1, $3)) END AS sent,
                coalesce(e.ids, '{}') AS evidence
         FROM patterns p
-        LEFT JOIN (SELECT pattern_id, array_agg(signal_id) AS ids FROM pattern_evidence GROUP BY pattern_id) e
-          USING (pattern_id)
+        LEFT JOIN LATERAL (SELECT array_agg(signal_id) AS ids FROM pattern_evidence WHERE pattern_id = p.pattern_id) e
+          ON true
         WHERE p.touchpoint_id = $1
         """,
         touchpoint_id,
@@ -637,6 +639,19 @@ async def add_exposures(conn: Connection, exposed: Iterable[ExposureRecordedV1])
 
 # --- answers ----------------------------------------------------------------------------------------------
 
+_SUMMARY = """
+SELECT pattern_id, touchpoint_id, workspace_id, title, strategy, state, expected, got, evidence_count, actors,
+       human_actors, machine_cases, actors = 1 AS single_actor, automatic, score, score_parts, first_seen, last_seen
+FROM patterns
+"""
+_TOP = f"""
+{_SUMMARY} WHERE state IS NOT NULL AND ($4 OR state <> 'resolved')
+  AND ($1::text IS NULL OR touchpoint_id = $1)
+  AND ($2::uuid[] IS NULL OR workspace_id IS NULL OR workspace_id = ANY($2))
+  AND ($3::timestamptz IS NULL OR last_seen >= $3)
+ORDER BY score DESC, pattern_id LIMIT $5
+"""
+
 
 async def top_patterns(
     conn: Connection,
@@ -649,62 +664,34 @@ async def top_patterns(
 ) -> list[PatternSummary]:
     """Surfaced patterns, highest score first. With `workspace_ids`, those of global touchpoints and of these."""
     rows = await conn.fetch(
-        """
-        SELECT * FROM patterns
-        WHERE state IS NOT NULL AND ($4 OR state <> 'resolved')
-          AND ($1::text IS NULL OR touchpoint_id = $1)
-          AND ($2::uuid[] IS NULL OR workspace_id IS NULL OR workspace_id = ANY($2))
-          AND ($3::timestamptz IS NULL OR last_seen >= $3)
-        ORDER BY score DESC, pattern_id LIMIT $5
-        """,
+        _TOP,
         touchpoint_id,
         workspace_ids,
         since,
         include_resolved,
         limit,
     )
-    return [PatternSummary(**_summary(row)) for row in rows]
+    return [PatternSummary(**row) for row in rows]
 
 
 async def pattern(conn: Connection, pattern_id: UUID) -> PatternDetail | None:
     """A surfaced pattern with its strongest evidence; a resolved one is shown with the evidence that it had."""
-    row = await conn.fetchrow("SELECT * FROM patterns WHERE pattern_id = $1 AND state IS NOT NULL", pattern_id)
+    row = await conn.fetchrow(f"{_SUMMARY} WHERE pattern_id = $1 AND state IS NOT NULL", pattern_id)
     if row is None:
         return None
     evidence = await conn.fetch(
         """
-        SELECT s.*, e.weight FROM pattern_evidence e JOIN signals s USING (signal_id)
+        SELECT s.signal_id, s.signal_type, left(s.text, $4) AS text, left(s.reason, $4) AS reason,
+               left(s.expected, $4) AS expected, left(s.got, $4) AS got, s.actor_kind, s.severity, e.weight, s.last_seen
+        FROM pattern_evidence e JOIN signals s USING (signal_id)
         WHERE e.pattern_id = $1 AND (e.live OR $2) ORDER BY e.strength DESC, s.last_seen DESC, signal_id LIMIT $3
         """,
         pattern_id,
         row["state"] == "resolved",
         MOST_EVIDENCE,
+        EXCERPT,
     )
-    return PatternDetail(**_summary(row), evidence=tuple(_evidence_item(one) for one in evidence))
-
-
-def _summary(row: asyncpg.Record) -> dict[str, Any]:
-    plain = set(PatternSummary.model_fields) - {"single_actor", "score_parts"}
-    return {
-        **{name: row[name] for name in plain},
-        "single_actor": row["actors"] == 1,
-        "score_parts": ScoreParts.model_validate(row["score_parts"]),
-    }
-
-
-def _evidence_item(row: asyncpg.Record) -> EvidenceItem:
-    return EvidenceItem(
-        signal_id=row["signal_id"],
-        signal_type=row["signal_type"],
-        text=row["text"][:EXCERPT],
-        reason=row["reason"][:EXCERPT],
-        expected=_cut(row["expected"]),
-        got=_cut(row["got"]),
-        actor_kind=row["actor_kind"],
-        severity=row["severity"],
-        weight=row["weight"],
-        last_seen=row["last_seen"],
-    )
+    return PatternDetail(**row, evidence=tuple(EvidenceItem(**one) for one in evidence))
 
 
 async def status(conn: Connection, touchpoint_id: str | None) -> DetectorStatus:
@@ -741,10 +728,6 @@ def _clean(text: str) -> str:
 def _label(text: str | None) -> str | None:
     """A label without space around it; nothing is no label."""
     return _clean(text).strip() or None if text is not None else None
-
-
-def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:EXCERPT]
 
 
 def _vector_text(vector: Vector) -> str:

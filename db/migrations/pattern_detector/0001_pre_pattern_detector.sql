@@ -52,7 +52,8 @@ CREATE INDEX signals_recent ON signals (touchpoint_id, last_seen DESC, signal_id
 CREATE INDEX signals_unprocessed ON signals (touchpoint_id, received_at)
     WHERE processed_run IS NULL AND left_out IS NULL;
 CREATE INDEX signals_by_actor ON signals (touchpoint_id, actor_id);
-CREATE INDEX signals_embedding ON signals USING hnsw (embedding vector_cosine_ops);
+-- A light graph: the default one takes three quarters of the time that a signal takes to come in.
+CREATE INDEX signals_embedding ON signals USING hnsw (embedding vector_cosine_ops) WITH (m = 8, ef_construction = 32);
 
 -- One run of the detector over one touchpoint.
 CREATE TABLE runs (

@@ -199,13 +199,13 @@ def told(signals: list[Signal]) -> list[object]:
 
 
 @needs_data
-def test_planted_faults_are_found(record_property: pytest.FixtureRequest) -> None:
+def test_planted_faults_are_found() -> None:
     scores = []
     for seed in range(3):
         corpus = planted.planted(planted.banking77(), planted.clinc150()["oos"], Random(seed))
         scores.append(planted.pairwise(corpus.truth, planted.found(scope(), corpus.signals)))
     precision, recall, f1 = np.mean(scores, axis=0)
-    record_property("pairwise", {"precision": precision, "recall": recall, "f1": f1})  # type: ignore[operator]
+    print(f"pairwise precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}")  # shown by -s
     assert f1 >= 0.7, (precision, recall, f1)
 
 
