@@ -151,10 +151,7 @@ async def objects_folder(repo: Path) -> Path:
 async def checked_branch(repo: Path, name: str) -> str:
     """`name` when git would take it as a branch name; raises `bad_branch_name`."""
     printable = name.isprintable() and not name.startswith("-") and not name.startswith("refs/")
-    if (
-        printable
-        and (await git.run(repo, "check-ref-format", f"refs/heads/{name}", check=False)).returncode == 0
-    ):
+    if printable and (await git.run(repo, "check-ref-format", f"refs/heads/{name}", check=False)).returncode == 0:
         return name
     raise StorageError(
         "bad_branch_name", f"{name!r} cannot be a branch name.", "Use letters, digits, '-', '_', '.' and '/'."
@@ -175,9 +172,7 @@ def checked_path(path: str) -> str:
         )
     odd = not path.isprintable() or path.startswith("-") or "\\" in path
     if odd or any(piece in ("", ".") or piece.lower() == ".git" for piece in pieces):
-        raise StorageError(
-            "bad_path", f"{path!r} is not a plain file path.", "Write it like prompts/intent.md."
-        )
+        raise StorageError("bad_path", f"{path!r} is not a plain file path.", "Write it like prompts/intent.md.")
     return path
 
 
@@ -185,9 +180,7 @@ def checked_object_id(version_ref: str) -> str:
     """The commit id in a version reference `git:<full id>`; raises `unknown_version`."""
     scheme, _, commit = version_ref.partition(":")
     if scheme != "git" or not _OBJECT_ID.fullmatch(commit):
-        raise StorageError(
-            "unknown_version", f"{version_ref!r} is not a version.", "Write git:<full commit id>."
-        )
+        raise StorageError("unknown_version", f"{version_ref!r} is not a version.", "Write git:<full commit id>.")
     return commit
 
 
@@ -195,9 +188,7 @@ async def _entries(repo: Path, commit: str, paths: Sequence[str]) -> dict[str, E
     # The folders above are listed as well: one of them may be a symbolic link.
     wanted = {str(step) for path in paths for step in (PurePosixPath(path), *PurePosixPath(path).parents)}
     listed = await git.run(repo, "ls-tree", "-z", "-l", commit, "--", *sorted(wanted - {"."}))
-    found = dict(
-        map(_parse_entry, filter(None, listed.stdout.decode("utf-8", "surrogateescape").split("\0")))
-    )
+    found = dict(map(_parse_entry, filter(None, listed.stdout.decode("utf-8", "surrogateescape").split("\0"))))
     for path in paths:
         _refuse_unless_file(path, found, commit)
     return {path: found[path] for path in paths}
@@ -214,9 +205,7 @@ def _refuse_unless_file(path: str, found: Mapping[str, Entry], commit: str) -> N
         if step in found and found[step].mode == _SYMLINK:
             raise StorageError("symbolic_link", f"{step} is a symbolic link.", "Name the file it points to.")
     if path not in found or found[path].mode not in _FILES:
-        raise StorageError(
-            "path_missing", f"There is no file {path} at commit {commit[:12]}.", "Commit it first."
-        )
+        raise StorageError("path_missing", f"There is no file {path} at commit {commit[:12]}.", "Commit it first.")
 
 
 async def _read_blobs(repo: Path, oids: Sequence[str]) -> list[bytes]:
@@ -235,9 +224,7 @@ async def _read_blobs(repo: Path, oids: Sequence[str]) -> list[bytes]:
 def _existing_folder(path: Path) -> Path:
     root = path.resolve()
     if not root.is_dir():
-        raise StorageError(
-            "repository_missing", f"There is no folder {root}.", "Clone the repository there first."
-        )
+        raise StorageError("repository_missing", f"There is no folder {root}.", "Clone the repository there first.")
     return root
 
 

@@ -211,9 +211,7 @@ class SkillFileAdapter:
         self, version_ref: str, *, activated_sha256: str, parts: Sequence[PromptPart] | None = None
     ) -> RollbackProposal:
         """See `rollback_proposal`."""
-        return await self.rollback_proposal(
-            activated_sha256=activated_sha256, to_ref=version_ref, parts=parts
-        )
+        return await self.rollback_proposal(activated_sha256=activated_sha256, to_ref=version_ref, parts=parts)
 
     async def _open(self) -> tuple[Path, Snapshot]:
         repo = await objects.open_repository(self._repository)
@@ -267,9 +265,7 @@ class SkillFileAdapter:
             )
         target = tuple(wanted.get(part.path, part) for part in tip.parts)
         texts = text_bytes(target)
-        changed = {
-            new.path: texts[new.path] for new, old in zip(target, tip.parts, strict=True) if new != old
-        }
+        changed = {new.path: texts[new.path] for new, old in zip(target, tip.parts, strict=True) if new != old}
         if not changed:
             raise StorageError(
                 "nothing_to_change",
@@ -291,9 +287,7 @@ class SkillFileAdapter:
             tree = await objects.write_tree(repo, change.tip, change.texts, env)
             return await objects.diff(repo, change.tip.commit, tree, change.paths, env)
 
-    async def _on_branch(
-        self, repo: Path, name: str, change: _Change, tree: str, message: str
-    ) -> tuple[str, str]:
+    async def _on_branch(self, repo: Path, name: str, change: _Change, tree: str, message: str) -> tuple[str, str]:
         """Create the branch, or find it with this very change; the commit and its base."""
         ref = f"refs/heads/{name}"
         existing = await objects.find_commit(repo, ref)
@@ -394,9 +388,7 @@ class SkillFileAdapter:
             "The present version stays live until the merged text is seen on the branch.",
         ]
         if self._redeploy_required:
-            lines.append(
-                "Then redeploy or restart what loads the file: a running process keeps what it read."
-            )
+            lines.append("Then redeploy or restart what loads the file: a running process keeps what it read.")
         lines.extend(f"Afterwards: {step}" for step in self._post_apply)
         return "\n".join(lines)
 
@@ -404,7 +396,5 @@ class SkillFileAdapter:
 def _warnings(drift: Drift, edited: Sequence[str]) -> tuple[str, ...]:
     found = [drift.warning] if drift.warning else []
     if edited:
-        found.append(
-            f"Uncommitted edits to {', '.join(edited)} are in the way: commit or discard them first."
-        )
+        found.append(f"Uncommitted edits to {', '.join(edited)} are in the way: commit or discard them first.")
     return tuple(found)

@@ -149,9 +149,7 @@ async def test_current_reads_the_branch_and_names_the_commit_that_touched_the_fi
     assert (current.version_ref, current.tip) == (f"git:{touched}", tip)
 
 
-@pytest.mark.parametrize(
-    "text", ["a\r\nb\r\n", "no newline", "\ufeffmark\r\rold mac", "", "\n\n", "日本 🙂\n"]
-)
+@pytest.mark.parametrize("text", ["a\r\nb\r\n", "no newline", "\ufeffmark\r\rold mac", "", "\n\n", "日本 🙂\n"])
 async def test_text_is_read_and_written_byte_for_byte(repository: Repository, text: str) -> None:
     repository.commit(SKILL, text)
     adapter = adapter_for(repository)
@@ -327,9 +325,7 @@ async def test_different_proposals_made_concurrently(repository: Repository) -> 
     adapter = adapter_for(repository)
     apart = await asyncio.gather(propose(adapter, SECOND, "a"), propose(adapter, THIRD, "b"))
     assert [repository.rev("burnish/a"), repository.rev("burnish/b")] == [i.commit for i in apart]
-    racing = await asyncio.gather(
-        propose(adapter, SECOND, "c"), propose(adapter, THIRD, "c"), return_exceptions=True
-    )
+    racing = await asyncio.gather(propose(adapter, SECOND, "c"), propose(adapter, THIRD, "c"), return_exceptions=True)
     assert sorted(type(result).__name__ for result in racing) == ["Intent", "StorageError"]
 
 
@@ -411,9 +407,7 @@ def _replaced_by_a_link(repository: Repository) -> None:
     (repository.root / SKILL).symlink_to(copy)
 
 
-@pytest.mark.parametrize(
-    "edit", [_edited, _staged, _staged_then_undone_on_disk, _deleted, _replaced_by_a_link]
-)
+@pytest.mark.parametrize("edit", [_edited, _staged, _staged_then_undone_on_disk, _deleted, _replaced_by_a_link])
 @pytest.mark.parametrize("mode", ["branch", "patch"])
 async def test_uncommitted_edits_are_named_and_nothing_is_written(
     repository: Repository, edit: Callable[[Repository], None], mode: str
@@ -590,9 +584,7 @@ async def test_rollback_to_a_text_that_git_never_saw(repository: Repository) -> 
 
 async def test_rollback_warns_of_uncommitted_edits(repository: Repository) -> None:
     repository.write(SKILL, THIRD)
-    rollback = await adapter_for(repository).rollback_proposal(
-        activated_sha256=sha(FIRST), parts=prompt(SECOND)
-    )
+    rollback = await adapter_for(repository).rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
     assert len(rollback.warnings) == 1 and SKILL in rollback.warnings[0]
 
 
@@ -652,9 +644,7 @@ async def test_repository_of_another_owner(repository: Repository) -> None:
 async def test_folder_names_with_awkward_characters(tmp_path: Path) -> None:
     repository = Repository(tmp_path / 'a:b "c" \\ ü')
     repository.commit(SKILL, FIRST)
-    rollback = await adapter_for(repository).rollback_proposal(
-        activated_sha256=sha(FIRST), parts=prompt(SECOND)
-    )
+    rollback = await adapter_for(repository).rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
     applies(repository, rollback.diff)
 
 
@@ -714,9 +704,7 @@ def _arm(repository: Repository) -> None:
         repository.git("config", key, value)
 
 
-async def test_nothing_that_a_hostile_repository_names_is_executed(
-    repository: Repository, tmp_path: Path
-) -> None:
+async def test_nothing_that_a_hostile_repository_names_is_executed(repository: Repository, tmp_path: Path) -> None:
     second = repository.commit(SKILL, SECOND)
     _arm(repository)
     # Same size, other time: the state in which git itself would run the clean filter.
@@ -736,9 +724,7 @@ async def test_nothing_that_a_hostile_repository_names_is_executed(
 def test_the_hostile_repository_really_is_hostile(repository: Repository, tmp_path: Path) -> None:
     _arm(repository)
     repository.write(SKILL, FIRST.replace("money", "penny"))
-    subprocess.run(
-        ["git", "-C", str(repository.root), "diff"], env=ENVIRONMENT, capture_output=True, check=False
-    )
+    subprocess.run(["git", "-C", str(repository.root), "diff"], env=ENVIRONMENT, capture_output=True, check=False)
     subprocess.run(
         ["git", "-C", str(repository.root), "branch", "x"], env=ENVIRONMENT, capture_output=True, check=False
     )
@@ -779,9 +765,7 @@ async def test_symbolic_links_are_refused(repository: Repository, tmp_path: Path
         assert refused.value.code == "symbolic_link"
 
 
-async def test_a_linked_folder_in_the_work_tree_is_not_followed(
-    repository: Repository, tmp_path: Path
-) -> None:
+async def test_a_linked_folder_in_the_work_tree_is_not_followed(repository: Repository, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (repository.root / "skills").rename(outside)
     (repository.root / "skills").symlink_to(outside)
@@ -830,7 +814,7 @@ async def test_bad_branch_names_are_refused(repository: Repository, name: str) -
 async def test_bad_tracked_branches_are_refused(repository: Repository, name: str) -> None:
     with pytest.raises(StorageError) as refused:
         await SkillFileAdapter(repository.root, name, [SKILL]).current()
-        assert refused.value.code == "bad_branch_name"
+    assert refused.value.code == "bad_branch_name"
 
 
 async def test_glob_characters_in_a_path_are_plain(repository: Repository) -> None:
