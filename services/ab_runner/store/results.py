@@ -9,38 +9,29 @@ from hashlib import sha256
 import asyncpg
 
 from libs.service_kit.db import Connection
-from services.ab_runner.domain import Run
+from services.ab_runner.domain import ARMS, Run
 from services.ab_runner.store.runs import Work
 from services.ab_runner.tasks import Answer, Question
 from services.ab_runner.verdicts import PairedCase
 
 _LOCK = "SELECT pg_advisory_lock(hashtextextended($1, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
-_MISSING = """
-SELECT DISTINCT c.input_sha256, c.input AS text FROM cases c
-WHERE c.suite_sha256 = $1 AND c.case_id = ANY($2::text[]) AND NOT EXISTS (
-    SELECT FROM results r
-    WHERE r.prompt_sha256 = $3 AND r.model = $4 AND r.params_sha256 = $5 AND r.repeat = 0
-      AND r.input_sha256 = c.input_sha256)
+_INPUTS = "SELECT input_sha256, input FROM cases WHERE suite_sha256 = $1 AND case_id = ANY($2::text[])"
+_ANSWERS = """
+SELECT input_sha256, output FROM results
+WHERE prompt_sha256 = $1 AND model = $2 AND params_sha256 = $3 AND repeat = 0 AND input_sha256 = ANY($4::text[])
 """
 _SAVE = """
 INSERT INTO results (prompt_sha256, model, params_sha256, input_sha256, output, usd, latency_ms)
 SELECT $1, $2, $3, * FROM unnest($4::text[], $5::text[], $6::numeric[], $7::real[])
 ON CONFLICT DO NOTHING
 """
-_PAIRS = """
-WITH chosen AS (
-    SELECT a.case_id, a.prompt_sha256 AS prompt_a, b.prompt_sha256 AS prompt_b
-    FROM (SELECT prompt_sha256, unnest(case_ids) AS case_id FROM shards WHERE run_id = $1 AND variant = 'a') AS a,
-         (SELECT DISTINCT prompt_sha256 FROM shards WHERE run_id = $1 AND variant = 'b') AS b
-)
-SELECT c.case_id, c.expected, ra.output AS got_a, rb.output AS got_b, c.cluster
-FROM chosen
-JOIN cases c ON c.suite_sha256 = $2 AND c.case_id = chosen.case_id
-JOIN results ra ON ra.prompt_sha256 = prompt_a AND ra.model = $3 AND ra.params_sha256 = $4 AND ra.repeat = 0
-    AND ra.input_sha256 = c.input_sha256
-JOIN results rb ON rb.prompt_sha256 = prompt_b AND rb.model = $3 AND rb.params_sha256 = $4 AND rb.repeat = 0
-    AND rb.input_sha256 = c.input_sha256
+_CHOSEN = """
+SELECT variant, prompt_sha256, array_agg(case_id) AS case_ids
+FROM shards CROSS JOIN unnest(case_ids) AS case_id WHERE run_id = $1 GROUP BY variant, prompt_sha256
+"""
+_CASES = """
+SELECT case_id, expected, cluster, input_sha256 FROM cases WHERE suite_sha256 = $1 AND case_id = ANY($2::text[])
 """
 
 
@@ -63,10 +54,10 @@ async def one_at_a_time(conn: Connection, work: Work) -> AsyncIterator[None]:
 
 async def missing(conn: Connection, work: Work) -> list[Question]:
     """The inputs of a shard that its prompt has no answer for, each once."""
-    rows = await conn.fetch(
-        _MISSING, work.suite_sha256, work.case_ids, work.prompt_sha256, work.model, work.params_sha256
-    )
-    return [Question(**row) for row in rows]
+    rows = await conn.fetch(_INPUTS, work.suite_sha256, work.case_ids)
+    inputs = {row["input_sha256"]: row["input"] for row in rows}
+    known = await _answers(conn, work.prompt_sha256, work.model, work.params_sha256, list(inputs))
+    return [Question(key, text) for key, text in inputs.items() if key not in known]
 
 
 async def save(conn: Connection, work: Work, answers: Sequence[Answer]) -> None:
@@ -86,7 +77,26 @@ async def save(conn: Connection, work: Work, answers: Sequence[Answer]) -> None:
 async def pairs(conn: Connection, run: Run) -> list[PairedCase]:
     """Every case of a run with both answers. Raises RuntimeError when some are missing: a run is never judged on less
     than was asked for."""
-    rows = await conn.fetch(_PAIRS, run.run_id, run.suite_sha256, run.model, run.params_sha256)
-    if len(rows) != run.cases:
-        raise RuntimeError(f"run {run.run_id} has {len(rows)} of {run.cases} cases answered by both variants")
-    return [PairedCase(**row) for row in rows]
+    # Joined here and not in SQL: fresh tables have no statistics yet, and a join planned without them took seconds.
+    chosen = {row["variant"]: row for row in await conn.fetch(_CHOSEN, run.run_id)}
+    cases = await conn.fetch(_CASES, run.suite_sha256, chosen["a"]["case_ids"])
+    inputs = sorted({case["input_sha256"] for case in cases})
+    got_a, got_b = [
+        await _answers(conn, chosen[arm]["prompt_sha256"], run.model, run.params_sha256, inputs) for arm in ARMS
+    ]
+    paired = [
+        PairedCase(case["case_id"], case["expected"], got_a[key], got_b[key], case["cluster"])
+        for case in cases
+        if (key := case["input_sha256"]) in got_a and key in got_b
+    ]
+    if len(paired) != run.cases:
+        raise RuntimeError(f"run {run.run_id} has {len(paired)} of {run.cases} cases answered by both variants")
+    return paired
+
+
+async def _answers(
+    conn: Connection, prompt_sha256: str, model: str, params_sha256: str, inputs: Sequence[str]
+) -> dict[str, str | None]:
+    """What is known of these inputs: hash of the input → answer."""
+    rows = await conn.fetch(_ANSWERS, prompt_sha256, model, params_sha256, inputs)
+    return {row["input_sha256"]: row["output"] for row in rows}
