@@ -45,7 +45,7 @@ def demo(dataset: Path | None, proposals: int, data: Path | None, keep: bool, as
     except (DatasetError, PromptError) as error:
         raise Failure(str(error), code=2) from error
     try:
-        asyncio.run(_run(chosen, proposals, data, keep, as_json))
+        asyncio.run(_run(chosen, proposals, data and data.absolute(), keep, as_json))
     except (DemoError, GatewayError) as error:
         raise Failure(str(error)) from error
 
@@ -103,7 +103,7 @@ async def _stay(running: RunningInstallation, bars: Bars) -> None:
 @asynccontextmanager
 async def _folder(data: Path | None) -> AsyncIterator[Path]:
     if data is not None:
-        yield data.absolute()
+        yield data
         return
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as temporary:
         yield Path(temporary)

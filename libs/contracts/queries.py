@@ -228,6 +228,7 @@ class DetectorStatus(Reply):
     signals: int
     unprocessed: int
     patterns: int
+    heard: int = Field(default=0, description="`signal.created` events that took effect")
     last_run_id: UUID | None = None
     last_run_at: AwareDatetime | None = None
     last_request_id: UUID | None = None

@@ -29,9 +29,7 @@ class LedgerEntry(Frozen):
     """One line of the hash-chained ledger. `entry_sha256` covers the line and the hash of the line before."""
 
     seq: int
-    kind: Literal[
-        "registered", "activated", "rolled_back", "intent", "confirmed", "intent_closed", "drift", "waiver"
-    ]
+    kind: Literal["registered", "activated", "rolled_back", "intent", "confirmed", "intent_closed", "drift", "waiver"]
     touchpoint_id: TouchpointId
     workspace_id: UUID | None = None
     version_ref: VersionRef | None = None

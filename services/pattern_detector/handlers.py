@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
@@ -49,6 +50,7 @@ async def on_signals_created(
     new = await _embedded(said, db, embedder)
     async with db.transaction(inbox=events) as tx:
         fresh = {event.data.signal_id for event in tx.fresh}
+        await store.count_heard(tx.conn, Counter(event.data.touchpoint_id for event in tx.fresh))
         await store.save_signals(tx.conn, [one for one in new if one.said.signal_id in fresh], clock())
 
 

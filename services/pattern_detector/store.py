@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
@@ -123,6 +123,18 @@ ON CONFLICT (signal_id) DO UPDATE SET
     first_seen = least(signals.first_seen, EXCLUDED.first_seen),
     last_seen = greatest(signals.last_seen, EXCLUDED.last_seen)
 """
+
+
+_HEARD = """
+INSERT INTO intake AS i (touchpoint_id, heard)
+SELECT * FROM unnest($1::text[], $2::bigint[]) AS new (touchpoint_id, heard) ORDER BY touchpoint_id
+ON CONFLICT (touchpoint_id) DO UPDATE SET heard = i.heard + excluded.heard
+"""
+
+
+async def count_heard(conn: Connection, heard: Mapping[str, int]) -> None:
+    """Add to the number of events of each touchpoint that took effect."""
+    await conn.execute(_HEARD, list(heard), list(heard.values()))
 
 
 async def unknown(conn: Connection, signal_ids: Sequence[UUID]) -> set[UUID]:
@@ -703,6 +715,8 @@ async def status(conn: Connection, touchpoint_id: str | None) -> DetectorStatus:
                    AND ($1::text IS NULL OR touchpoint_id = $1)) AS unprocessed,
                (SELECT count(*) FROM patterns WHERE state IS NOT NULL AND state <> 'resolved'
                    AND ($1::text IS NULL OR touchpoint_id = $1)) AS patterns,
+               (SELECT coalesce(sum(heard), 0)::bigint FROM intake
+                   WHERE $1::text IS NULL OR touchpoint_id = $1) AS heard,
                last.run_id AS last_run_id, last.finished_at AS last_run_at, asked.request_id AS last_request_id
         FROM (SELECT) AS always
         LEFT JOIN LATERAL (SELECT run_id, finished_at FROM runs WHERE $1::text IS NULL OR touchpoint_id = $1

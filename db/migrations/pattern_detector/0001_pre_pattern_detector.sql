@@ -48,6 +48,12 @@ CREATE TABLE signals (
     CHECK ((model IS NULL) = (embedding IS NULL))
 );
 
+-- How many `signal.created` took effect, by touchpoint: what a reconciliation with the normaliser compares with.
+CREATE TABLE intake (
+    touchpoint_id text   PRIMARY KEY,
+    heard         bigint NOT NULL CHECK (heard > 0)
+);
+
 CREATE INDEX signals_recent ON signals (touchpoint_id, last_seen DESC, signal_id);
 CREATE INDEX signals_unprocessed ON signals (touchpoint_id, received_at)
     WHERE processed_run IS NULL AND left_out IS NULL;

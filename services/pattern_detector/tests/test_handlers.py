@@ -46,6 +46,8 @@ async def test_signals_are_projected_once_whatever_comes_twice(bench: Bench) -> 
     await bench.hear(*events)
     [count] = await rows(bench, "SELECT count(*) AS n FROM signals")
     assert count["n"] == 5
+    status = await handlers.answer_get_detector_status(GetDetectorStatus(touchpoint_id=TOUCHPOINT), bench.db)
+    assert (status.signals, status.heard) == (5, 7)
     [seen] = await rows(bench, "SELECT * FROM signals WHERE signal_id = $1", created(0).data.signal_id)
     assert (seen["first_seen"], seen["last_seen"]) == (NOON - timedelta(days=3), NOON + timedelta(days=3))
 
