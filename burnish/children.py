@@ -182,6 +182,7 @@ class Nursery:
         }
         async with self._one_at_a_time:
             if self._reading is None or self._reading.done():
+                await self.close()
                 await self.open()
             assert self._writer is not None
             with contextlib.suppress(ConnectionError):
@@ -196,10 +197,13 @@ class Nursery:
         """See `Starter`."""
         if self._writer is not None:
             self._writer.close()
+            with contextlib.suppress(ConnectionError):
+                await self._writer.wait_closed()
         if self._process is not None and not await process.ended(self._process, 5):
             process.stop_now(self._process, signal.SIGKILL, 5)
         if self._reading is not None:
             await self._reading
+        self._writer = self._process = self._reading = None
 
     async def _read(self, reader: asyncio.StreamReader, born: asyncio.Queue[int | None]) -> None:
         """What the nursery tells, until it ends: then its children have ended with it."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MIGRATIONS = ROOT / "db" / "migrations"
 HOST = "127.0.0.1"
+PORT_ATTEMPTS = 5
 GATEWAY = "registry"
 DEFAULT_PORT = 8320
 DATABASE = "burnish"
@@ -84,6 +85,7 @@ class Installation:
         self._extra = dict(settings or {})
         self._secrets: Secrets | None = None
         self._ports: dict[str, int] = {}
+        self.announced = False  # whether somebody may know the gateway's URL by now
         self.postgres: EmbeddedPostgres | None = None
         self.nats: EmbeddedNats | None = None
 
@@ -306,17 +308,21 @@ class Installation:
                 return port
 
     def renew_port(self, name: str) -> None:
-        """Choose another port for a service whose port was taken while it was down. Never the gateway's."""
-        if name != GATEWAY and not ports.is_free(self._ports[name]):
+        """Choose another port for a service whose port somebody took. The gateway keeps an asked or announced one."""
+        kept = name == GATEWAY and (self._asked_port is not None or self.announced)
+        if not kept and not ports.is_free(self._ports[name]):
             self._ports[name] = self._another_port()
             self.folder.remember_ports(self._ports)
 
     async def _start(self, name: str, make: Callable[[int], ServerT]) -> ServerT:
-        for _ in range(5):
+        started_before = getattr(self, name) is not None
+        for _ in range(PORT_ATTEMPTS):
             server = make(self._ports[name])
             try:
                 await server.start()
             except PortTaken:  # between our look and its start
+                if started_before:  # services look for it where it was
+                    raise
                 self._ports[name] = self._another_port()
             else:
                 return server
@@ -325,12 +331,7 @@ class Installation:
 
 def inherited_environment() -> dict[str, str]:
     """Our own environment variables, less what only the owner of the installation may know."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("PG", *OWN_VARIABLES)) and key != "PYTHONSTARTUP"
-    }
-    return {"PYTHONPATH": str(ROOT), **kept}
+    return {key: value for key, value in os.environ.items() if not key.startswith(("PG", *OWN_VARIABLES))}
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from libs.embedded import process
 from libs.embedded.server import EmbeddedServer
 
 WATCH_S = 0.1
+TROUBLE_S = 1.0
 READY_POLL_S = 0.1
 READY_PATIENCE_S = 90.0
 STOP_PATIENCE_S = 20.0
@@ -117,6 +118,7 @@ class Supervisor:
         await self._launching
         self._watcher = asyncio.create_task(self._watch(), name="supervisor")
         await self.until_ready()
+        installation.announced = True
         installation.folder.remember_running(self._note())
 
     async def stop(self) -> None:
@@ -185,12 +187,22 @@ class Supervisor:
             answer = await client.get(f"{self.installation.health_url(name)}/health/ready")
         except httpx.HTTPError as error:
             return f"it does not answer ({type(error).__name__})"
+        if not self._listens(name):
+            return "another program answers on its port"
         if answer.status_code == 200:
             return ""
         with suppress(ValueError, AttributeError, KeyError):
             checks = answer.json()["checks"]
             return "; ".join(f"{check}: {outcome}" for check, outcome in checks.items() if outcome != "ok")
         return f"it answers {answer.status_code}"
+
+    def _listens(self, name: str) -> bool:
+        """Whether it is our process that answers there, and not one of another installation."""
+        port = self.installation.port_of(name)
+        with suppress(psutil.Error):
+            connections = psutil.Process(self._children[name].process.pid).net_connections(kind="tcp")
+            return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in connections)
+        return False
 
     def _give_up_on(self, waiting: Mapping[str, str], deadline: float) -> None:
         for name in waiting:
@@ -239,10 +251,17 @@ class Supervisor:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
-            for name in ("postgres", "nats"):
-                await self._look_after_server(name)
-            for child in self._children.values():
-                await self._look_after(child)
+            try:
+                await self._look_after_all()
+            except Exception as error:  # whatever it is, those that run are watched on
+                self._tell(f"nothing can be started now: {error}")
+                await asyncio.sleep(TROUBLE_S)
+
+    async def _look_after_all(self) -> None:
+        for name in ("postgres", "nats"):
+            await self._look_after_server(name)
+        for child in self._children.values():
+            await self._look_after(child)
 
     async def _look_after(self, child: Child) -> None:
         if child.runs:
@@ -251,7 +270,7 @@ class Supervisor:
         if child.again_at is None:
             lasted = now - child.started
             child.failures = 0 if lasted > SETTLED_S else child.failures + 1
-            delay = BACKOFF_S[min(child.failures, len(BACKOFF_S) - 1)]
+            delay = BACKOFF_S[min(max(child.failures - 1, 0), len(BACKOFF_S) - 1)]
             child.again_at = now + delay
             how = _how(child.process.returncode or 0)
             self._tell(f"{child.name} ended ({how}); starting it again in {delay:g} s")
@@ -265,13 +284,7 @@ class Supervisor:
             return
         self._tell(f"{name} ended; starting it again")
         await server.stop()
-        with suppress(InstallationError):
-            try:
-                await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
-            except Exception as error:
-                self._tell(f"{name} does not start: {error}")
-                await asyncio.sleep(1)
-                return
+        await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
         self._server_restarts[name] += 1
 
     def _servers(self) -> dict[str, EmbeddedServer]:
