@@ -191,6 +191,7 @@ async def _apply_topology(data: Path) -> list[str]:
 
 def _write(path: Path, text: str) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}", code=2) from error

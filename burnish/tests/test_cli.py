@@ -129,7 +129,7 @@ def test_run_refuses_what_is_no_service() -> None:
 
 
 def test_topology_writes_the_server_configuration(tmp_path: Path) -> None:
-    target = tmp_path / "accounts.conf"
+    target = tmp_path / "new" / "accounts.conf"
     code, printed, _ = invoke("topology", "--print")
     assert code == 0
     assert invoke("topology", "--write", str(target))[0] == 0
@@ -138,7 +138,8 @@ def test_topology_writes_the_server_configuration(tmp_path: Path) -> None:
 
 
 def test_topology_names_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    code, _, err = invoke("topology", "--write", str(tmp_path / "no" / "folder.conf"))
+    (tmp_path / "file").write_text("")
+    code, _, err = invoke("topology", "--write", str(tmp_path / "file" / "accounts.conf"))
     assert code == 2
     assert "cannot be written" in err
 
