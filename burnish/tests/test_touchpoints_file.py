@@ -86,7 +86,7 @@ def test_every_mistake_is_told_with_line_and_field(tmp_path: Path) -> None:
         ("      path: prompts/a.md\n", "", 4, "touchpoints[0].storage", "`path`"),
         ("file: gold.csv", "file: other.csv", 9, "touchpoints[0].suite.file", "there is no file"),
         ("adapter: skill_file", "adapter: git", 5, "touchpoints[0].storage.adapter", "skill_file"),
-        ("scanner: sql", "scanner: nosql", 15, "touchpoints[0].signals[1].scanner", "low_confidence"),
+        ("scanner: sql", "scanner: [sql]", 15, "touchpoints[0].signals[1].scanner", "valid string"),
         ("- id: a.b", "- id: &x a.b", 2, "", "anchors"),
         ("- id: a.b", "- id: !secret a.b", 2, "touchpoints[0].id", "tag"),
         ("touchpoints:", "things:", 1, "things", "touchpoints"),
