@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -40,7 +40,7 @@ class Storage(Strict):
 class SignalSource(Strict):
     """One scanner of a touchpoint with its options, e.g. `{scanner: low_confidence, threshold: 0.5}`."""
 
-    scanner: Literal["si_flag", "governance_finding", "eval_regression", "low_confidence", "human_edit", "sql"]
+    scanner: Name
     options: dict[str, Any] = Field(default_factory=dict)
     every_s: float = Field(default=60.0, ge=1.0, le=86_400.0)
 
@@ -48,7 +48,7 @@ class SignalSource(Strict):
 class SuiteSettings(Strict):
     """How the touchpoint's gold standard is judged. `primary_metric` and `margin` are declared before any run."""
 
-    task: Literal["classify"] = "classify"
+    task: Name = "classify"
     primary_metric: Name = "accuracy"
     metrics: tuple[Name, ...] = ("accuracy", "macro_f1")
     margin: float = Field(default=0.01, ge=0.0, lt=1.0)

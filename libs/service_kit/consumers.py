@@ -202,6 +202,15 @@ class Consumer(Generic[DataT]):
 
     async def run(self, js: JetStreamContext) -> None:
         """Pull and deliver until `stop()`."""
+        try:
+            await self._pull(js)
+        except asyncio.CancelledError:
+            # Out of patience: what is in hand ends unacknowledged and comes again.
+            for task in self._busy:
+                task.cancel()
+            raise
+
+    async def _pull(self, js: JetStreamContext) -> None:
         subscription = await js.pull_subscribe_bind(self.name, stream=self.durable.stream)
         filled = False
         while not self._stopping.is_set():

@@ -1,12 +1,13 @@
 """Fault points for drills: places where a process kills itself, with a given chance, as a power cut would.
 
-Off unless `BURNISH_FAULTS` is set, e.g. `BURNISH_FAULTS=commit_ack:0.02,puback_mark:0.02;seed=7`.
+Off unless `BURNISH_FAULTS` is set, e.g. `BURNISH_FAULTS=commit_ack:0.02,puback_mark:0.02;seed=7;while=FILE`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from functools import cache
 from random import Random
 from typing import Literal
 
@@ -16,35 +17,44 @@ outbox row is still there."""
 
 
 class Faults:
-    """The chance of dying at each point."""
+    """The chance of dying at each point, as long as the file `while_there` exists (always, without one)."""
 
-    def __init__(self, chances: dict[str, float], seed: int) -> None:
+    def __init__(self, chances: dict[str, float], seed: int = 0, while_there: str | None = None) -> None:
         self._chances = chances
+        self._while_there = while_there
         # Each process draws its own sequence, and a restart must not repeat the draw that killed it.
         self._random = Random(f"{seed}|{os.getpid()}")
 
     @classmethod
     def parse(cls, text: str) -> Faults:
         """From the variable's text. Raises ValueError naming what is wrong with it."""
-        points, _, rest = text.partition(";")
-        chances: dict[str, float] = {}
-        for item in filter(None, points.split(",")):
-            name, _, chance = item.partition(":")
-            if name not in ("commit_ack", "puback_mark"):
-                raise ValueError(f"BURNISH_FAULTS names the point {name!r}; there are commit_ack and puback_mark")
-            chances[name] = float(chance)
-        return cls(chances, int(rest.removeprefix("seed=") or 0))
+        points, *options = text.split(";")
+        chances = dict(_chance(item) for item in filter(None, points.split(",")))
+        told = dict(option.split("=", 1) for option in options)
+        return cls(chances, int(told.get("seed", 0)), told.get("while"))
 
     def point(self, name: Point) -> None:
         """Maybe die here."""
         chance = self._chances.get(name, 0.0)
-        if chance and self._random.random() < chance:
+        if not chance or (self._while_there and not os.path.exists(self._while_there)):
+            return
+        if self._random.random() < chance:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-_FAULTS = Faults.parse(os.environ.get("BURNISH_FAULTS", ""))
+def _chance(item: str) -> tuple[str, float]:
+    name, _, chance = item.partition(":")
+    if name not in ("commit_ack", "puback_mark"):
+        raise ValueError(f"BURNISH_FAULTS names the point {name!r}; there are commit_ack and puback_mark")
+    return name, float(chance)
+
+
+@cache
+def _faults() -> Faults:
+    # Read at the first use: a service may be the fork of a process that has imported this.
+    return Faults.parse(os.environ.get("BURNISH_FAULTS", ""))
 
 
 def point(name: Point) -> None:
     """A fault point of this process."""
-    _FAULTS.point(name)
+    _faults().point(name)

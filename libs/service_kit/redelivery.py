@@ -32,7 +32,9 @@ NEVER: tuple[type[BaseException], ...] = (Poison, ValidationError)
 """The message itself is at fault: trying again cannot help."""
 
 WAIT_FOR_DEPENDENCY_S = 2.0
-LONGEST_WAIT_S = 30.0
+LONG_OUTAGE_DELIVERIES = 60
+WAIT_IN_OUTAGE_S = 30.0
+LONGEST_WAIT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,19 @@ class Dead:
 class Redelivery:
     """`delays_s[i]` is the wait after the i-th failure; after the last one the message is dead.
 
-    `crash_limit` deliveries without any outcome mean that handling it kills the process: dead, unhandled.
+    `crash_limit` deliveries without any outcome mean that handling it kills the process: dead, unhandled. It stays
+    below the durables' `max_deliver`, and with the waits of an outage it is reached after more than a day.
     """
 
     delays_s: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
-    crash_limit: int = 200
+    crash_limit: int = 900
 
     def after(self, error: BaseException, deliveries: int) -> Again | Dead:
         """What follows `error` on the `deliveries`-th delivery (counted from 1)."""
         if isinstance(error, NEVER):
             return Dead()
         if isinstance(error, TRANSIENT):
-            return Again(min(LONGEST_WAIT_S, WAIT_FOR_DEPENDENCY_S * deliveries))
+            return Again(_outage_wait(deliveries))
         if deliveries > len(self.delays_s):
             return Dead()
         return Again(self.delays_s[deliveries - 1])
@@ -70,3 +73,9 @@ class Redelivery:
     def before(self, deliveries: int) -> Dead | None:
         """Whether a message is dead before it is handled."""
         return Dead() if deliveries > self.crash_limit else None
+
+
+def _outage_wait(deliveries: int) -> float:
+    if deliveries > LONG_OUTAGE_DELIVERIES:
+        return LONGEST_WAIT_S
+    return min(WAIT_IN_OUTAGE_S, WAIT_FOR_DEPENDENCY_S * deliveries)

@@ -25,7 +25,7 @@ import httpx
 from burnish.supervisor import RunningInstallation, running_installation
 
 TOUCHPOINT = "drill.intent"
-BATCH = 50
+BATCH = 20
 PUSHERS = 4
 SETTLE_S = 240.0
 VICTIMS = ("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry", "qa_ingest")
@@ -50,9 +50,10 @@ class Plan:
         for name in names:
             yield random.uniform(0.2, 0.8), name
 
-    def settings(self) -> dict[str, str]:
-        """Environment variables of every service."""
-        faults = f"commit_ack:{self.suicide},puback_mark:{self.suicide};seed={self.seed}" if self.suicide else ""
+    def settings(self, under_fire: Path) -> dict[str, str]:
+        """Environment variables of every service; they kill themselves only while that file is there."""
+        points = f"commit_ack:{self.suicide},puback_mark:{self.suicide}"
+        faults = f"{points};seed={self.seed};while={under_fire}" if self.suicide else ""
         return {
             "BURNISH_INBOX": "true" if self.inbox else "false",
             "BURNISH_FAULTS": faults,
@@ -89,11 +90,17 @@ class Result:
 async def run(plan: Plan, folder: Path) -> Result:
     """Run the drill in `folder` and count."""
     result, started = Result(), monotonic()
-    async with running_installation(folder, settings=plan.settings()) as running, _client(running) as client:
+    under_fire = folder.with_suffix(".under-fire")
+    async with (
+        running_installation(folder, settings=plan.settings(under_fire)) as running,
+        _client(running) as client,
+    ):
         await _register(client)
+        under_fire.touch()
         pushing = asyncio.create_task(_push_all(client, plan, result))
         await _kill(running, plan, result, pushing)
         await pushing
+        under_fire.unlink()
         await _settle(client, result)
         result.restarts = sum(running.restart_counts.values())
     result.elapsed_s = round(monotonic() - started, 1)
@@ -116,10 +123,15 @@ async def _register(client: httpx.AsyncClient) -> None:
 
 
 async def _push_all(client: httpx.AsyncClient, plan: Plan, result: Result) -> None:
-    batches = iter(range(0, plan.signals, BATCH))
+    """Spread over the time of the kills, so that each of them hits work in flight."""
+    starts = range(0, plan.signals, BATCH)
+    pace = sum(pause for pause, _ in plan.victims()) / len(starts)
+    began = monotonic()
+    batches = iter(enumerate(starts))
 
     async def pusher() -> None:
-        for start in batches:
+        for turn, start in batches:
+            await asyncio.sleep(began + turn * pace - monotonic())
             await _push(client, plan.seed, range(start, min(start + BATCH, plan.signals)), result)
 
     await asyncio.gather(*(pusher() for _ in range(PUSHERS)))

@@ -24,7 +24,7 @@ def assert_reconciles(result: Result, signals: int) -> None:
 @pytest.mark.timeout(300)
 async def test_a_few_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """The drill in small, for every run of the tests."""
-    result = await run(Plan(signals=1_000, kills=7, seed=1, suicide=0.05), tmp_path / "data")
+    result = await run(Plan(signals=1_000, kills=7, seed=1, suicide=0.02), tmp_path / "data")
     tell(result)
     assert_reconciles(result, 1_000)
 
@@ -33,9 +33,10 @@ async def test_a_few_kills_lose_and_double_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("seed", [11, 12])
 async def test_every_service_killed_under_5000_signals(tmp_path: Path, seed: int) -> None:
-    result = await run(Plan(signals=5_000, kills=28, seed=seed, suicide=0.05), tmp_path / "data")
+    result = await run(Plan(signals=5_000, kills=28, seed=seed, suicide=0.02), tmp_path / "data")
     tell(result)
     assert set(result.kills) == set(VICTIMS)
+    assert result.restarts > sum(result.kills.values()), "none died between commit and ack, or PubAck and mark"
     assert_reconciles(result, 5_000)
 
 
@@ -43,7 +44,7 @@ async def test_every_service_killed_under_5000_signals(tmp_path: Path, seed: int
 @pytest.mark.timeout(1_200)
 async def test_the_control_without_the_inbox_shows_duplicates(tmp_path: Path) -> None:
     """Without the inbox the same kills must show, or the drill shows nothing."""
-    result = await run(Plan(signals=5_000, kills=28, seed=11, suicide=0.05, inbox=False), tmp_path / "data")
+    result = await run(Plan(signals=5_000, kills=28, seed=11, suicide=0.02, inbox=False), tmp_path / "data")
     tell(result)
     assert result.stored == 5_000
     assert result.observed > 5_000 or result.heard > 5_000

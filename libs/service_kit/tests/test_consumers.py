@@ -125,12 +125,12 @@ async def test_a_dependency_that_is_away_is_waited_for_without_end(db: Database)
 
     messages = [MemoryMessage(observed(), deliveries=150, seq=n) for n in (1, 2)]
     await consumer(db, away).deliver(messages)
-    assert [m.outcome for m in messages] == [("nak", 30.0)] * 2
+    assert [m.outcome for m in messages] == [("nak", 120.0)] * 2
     assert await letters(db) == []
 
 
 async def test_what_kills_the_process_each_time_is_given_up_in_the_end(db: Database) -> None:
-    message = MemoryMessage(observed(), deliveries=201)
+    message = MemoryMessage(observed(), deliveries=901)
     await consumer(db).deliver([message])
     assert message.outcome == "ack"
     assert "without an outcome" in (await letters(db))[0].error

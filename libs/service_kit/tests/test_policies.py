@@ -30,6 +30,16 @@ def test_an_outage_is_waited_for_and_the_wait_is_bounded(deliveries: int, error:
     assert 0 < outcome.delay_s <= LONGEST_WAIT_S
 
 
+def test_an_outage_of_a_day_kills_no_message() -> None:
+    policy, waited, deliveries = Redelivery(), 0.0, 1
+    while policy.before(deliveries) is None:
+        outcome = policy.after(ConnectionError(), deliveries)
+        assert isinstance(outcome, Again)
+        waited += outcome.delay_s
+        deliveries += 1
+    assert waited > 86_400
+
+
 def test_a_programming_error_is_no_outage() -> None:
     assert not issubclass(asyncpg.UndefinedTableError, TRANSIENT)
     assert not issubclass(asyncpg.UniqueViolationError, TRANSIENT)
