@@ -187,7 +187,7 @@ async def _prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
         await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
 
 
-# An escaped NUL. After an even number of backslashes only: `\\u0000` is a backslash and five letters that someone typed.
+# An escaped NUL, after an even number of backslashes only: `\\\\u0000` is a backslash and five typed letters.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
