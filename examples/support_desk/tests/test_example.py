@@ -29,24 +29,13 @@ class Utterance:
 @cache
 def labels_of(prompt: str) -> dict[str, str]:
     """Label → everything under its heading."""
-    _, _, body = (
-        (EXAMPLE / "prompts" / prompt).read_text("utf-8").partition("## Labels\n")
-    )
-    return {
-        name: text
-        for name, text in re.findall(
-            r"^### (\S+)\n(.*?)(?=^### |\Z)", body, re.MULTILINE | re.DOTALL
-        )
-    }
+    _, _, body = (EXAMPLE / "prompts" / prompt).read_text("utf-8").partition("## Labels\n")
+    return dict(re.findall(r"^### (\S+)\n(.*?)(?=^### |\Z)", body, re.MULTILINE | re.DOTALL))
 
 
 @cache
 def examples_of(prompt: str) -> tuple[str, ...]:
-    return tuple(
-        item
-        for text in labels_of(prompt).values()
-        for item in re.findall(r"^- (.+)$", text, re.MULTILINE)
-    )
+    return tuple(item for text in labels_of(prompt).values() for item in re.findall(r"^- (.+)$", text, re.MULTILINE))
 
 
 @cache
@@ -105,9 +94,7 @@ def test_there_is_enough_of_it() -> None:
 def test_every_split_has_every_label_and_no_other() -> None:
     assert {utterance.split for utterance in everything()} == set(SPLITS)
     for split in SPLITS:
-        found = {
-            utterance.label for utterance in everything() if utterance.split == split
-        }
+        found = {utterance.label for utterance in everything() if utterance.split == split}
         assert found == set(labels_of("intent.md")), split
 
 
@@ -123,14 +110,8 @@ def test_texts_are_clean() -> None:
 
 
 def test_no_test_case_is_nearly_a_seen_text() -> None:
-    test_cases = [
-        (case.text, tokens(case.text)) for case in gold() if case.split == "test"
-    ]
-    seen = [
-        (utterance.text, tokens(utterance.text))
-        for utterance in everything()
-        if utterance.split != "test"
-    ]
+    test_cases = [(case.text, tokens(case.text)) for case in gold() if case.split == "test"]
+    seen = [(utterance.text, tokens(utterance.text)) for utterance in everything() if utterance.split != "test"]
     near = [
         (text, other)
         for text, words in test_cases
@@ -142,9 +123,7 @@ def test_no_test_case_is_nearly_a_seen_text() -> None:
 
 def test_prompt_examples_are_nobodys_messages() -> None:
     messages = {normalised(utterance.text) for utterance in everything()}
-    assert messages.isdisjoint(
-        normalised(example) for example in examples_of("intent.md")
-    )
+    assert messages.isdisjoint(normalised(example) for example in examples_of("intent.md"))
 
 
 def test_case_ids_are_unique_and_a_cluster_stays_in_one_split() -> None:
@@ -182,9 +161,7 @@ def test_platform_tables_are_created_only_where_absent() -> None:
 
 def test_files_that_touchpoints_name_exist() -> None:
     document = YAML(typ="safe").load(EXAMPLE / "touchpoints.yaml")
-    touchpoints = {
-        touchpoint["id"]: touchpoint for touchpoint in document["touchpoints"]
-    }
+    touchpoints = {touchpoint["id"]: touchpoint for touchpoint in document["touchpoints"]}
     intent, relevance = (
         touchpoints["support.intent"],
         touchpoints["si.relevance-scorer"],
