@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from services.pattern_detector.domain import Cluster, Signal
 
