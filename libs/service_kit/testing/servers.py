@@ -74,13 +74,17 @@ class Servers:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Servers]:
-    """Start both servers, migrate the template database, and stop everything at the end."""
+def running(folder: Path, *, durable: bool = False) -> Iterator[Servers]:
+    """Start both servers, migrate the template database, and stop everything at the end.
+
+    `durable` leaves the embedded Postgres as it ships, for a benchmark. Tests go without fsync: it is not under
+    test there, and ending a server with dozens of fresh databases would take half a minute.
+    """
     roles = {entry.name: new_password() for entry in SERVICES}
     users = [nats_config.ADMIN_USER, *roles]
     environment = {nats_config.password_variable(user): new_password() for user in users}
     backend = _containers if os.environ.get("BURNISH_TEST_BACKEND") == "containers" else _embedded
-    with backend(folder, environment) as (postgres_url, nats_url):
+    with backend(folder, environment, durable) as (postgres_url, nats_url):
         servers = Servers(postgres_url, nats_url, roles, environment)
         asyncio.run(_make_template(servers))
         yield servers
@@ -91,9 +95,8 @@ async def _make_template(servers: Servers) -> None:
 
 
 @contextmanager
-def _embedded(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    # Not a promise under test: ending a server with dozens of fresh databases would fsync for half a minute.
-    postgres = EmbeddedPostgres(folder / "postgres", settings={"fsync": "off"})
+def _embedded(folder: Path, environment: Mapping[str, str], durable: bool) -> Iterator[tuple[str, str]]:
+    postgres = EmbeddedPostgres(folder / "postgres", settings={"fsync": "on" if durable else "off"})
     bus = EmbeddedNats(folder / "nats", nats_config.server_config(), environment=environment)
     try:
         asyncio.run(postgres.start())
@@ -105,8 +108,9 @@ def _embedded(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[st
 
 
 @contextmanager
-def _containers(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The same two servers from images, on a machine with Docker."""
+def _containers(folder: Path, environment: Mapping[str, str], durable: bool) -> Iterator[tuple[str, str]]:
+    """The same two servers from images, on a machine with Docker; always as they ship."""
+    del durable
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.waiting_utils import wait_for_logs
     from testcontainers.postgres import PostgresContainer
