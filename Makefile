@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BOOT := .venv-uv
 UV := $(BOOT)/bin/uv
-RUN := $(UV) run --frozen
+RUN := $(UV) run --frozen --no-sync
 STAMP := .venv/.burnish-synced
 export OMP_NUM_THREADS ?= 1
 
@@ -23,7 +23,8 @@ $(UV):
 	$(BOOT)/bin/python -m pip install --quiet --disable-pip-version-check uv
 
 $(STAMP): $(UV) pyproject.toml uv.lock
-	$(UV) sync --frozen --quiet
+	# uv brings its own certificates; behind a proxy that signs anew only those of the system are right.
+	$(UV) sync --frozen --quiet || $(UV) sync --frozen --quiet --system-certs
 	@touch $(STAMP)
 
 demo: $(STAMP)
