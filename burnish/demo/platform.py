@@ -18,13 +18,13 @@ USERS = 25
 LOW_CONFIDENCE = 0.5
 DAYS = 14
 REASONS = (
-    "This is about {expected}.",
-    "Wrong label, it should be {expected}.",
-    "The customer asks about {expected}, not {got}.",
-    "Not {got}.",
-    "Went to the wrong team.",
-    "Misrouted: {got} does not fit.",
-    "Should have been {expected}.",
+    "wrong",
+    "Not right.",
+    "Misrouted.",
+    "Wrong team.",
+    "should be {expected}",
+    "{expected}, not {got}",
+    "no",
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -13,6 +15,7 @@ from burnish.demo.loop import Json, Outcome
 
 TOP_PATTERNS = 12
 DIFF_LINES = 24
+LONG_HEX = re.compile(r"\b[0-9a-f]{40,64}\b")
 VERDICT_STYLE = {"better": "green", "worse": "red", "undecided": "yellow", "not_worse": "cyan"}
 
 
@@ -66,7 +69,7 @@ def _proposal(proposal: Json, run: Json) -> Json:
 
 
 def _metric(metric: Json) -> Json:
-    return {key: metric[key] for key in ("a", "b", "delta", "ci95", "effect_size", "method")}
+    return {key: metric[key] for key in ("a", "b", "delta", "ci95", "ci_verdict", "effect_size", "method")}
 
 
 def show(console: Console, result: Json) -> None:
@@ -128,20 +131,24 @@ def _proposal_panel(proposal: Json) -> RenderableType:
 
 def _metrics(metrics: Json) -> RenderableType:
     table = Table(box=None, pad_edge=False)
-    for name in ("metric", "A (live)", "B (proposed)", "delta", "95 % interval", "effect size"):
+    for name in ("metric", "A live", "B new", "delta", "95 % interval", "it decides by", "effect"):
         table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
     for name, metric in metrics.items():
-        low, high = metric["ci95"]
         size = metric["effect_size"]
         table.add_row(
             name,
             f"{metric['a']:.3f}",
             f"{metric['b']:.3f}",
             f"{metric['delta']:+.3f}",
-            f"{low:+.3f} … {high:+.3f}",
+            _interval(metric["ci95"]),
+            _interval(metric["ci_verdict"] or metric["ci95"]),
             "–" if size is None else f"{size:+.3f}",
         )
     return table
+
+
+def _interval(bounds: list[float]) -> str:
+    return f"{bounds[0]:+.3f}…{bounds[1]:+.3f}"
 
 
 def _ledger(entries: list[Json]) -> RenderableType:
@@ -150,7 +157,8 @@ def _ledger(entries: list[Json]) -> RenderableType:
         table.add_column(name, overflow="fold")
     for entry in entries:
         why = entry["detail"].get("confirmed_by") or entry["reason"]
-        table.add_row(str(entry["seq"]), entry["kind"], entry["version_ref"] or "", entry["by"], Text(str(why)))
+        version = _short(entry["version_ref"] or "")
+        table.add_row(str(entry["seq"]), entry["kind"], version, entry["by"], Text(_short(str(why))))
     return table
 
 
@@ -158,8 +166,13 @@ def _ending(result: Json) -> RenderableType:
     if result["activated"] is None:
         return Text("No proposal was better with its lower bound above zero: nothing was activated.", style="yellow")
     activated, back = result["activated"], result["rolled_back"]
-    return Text(
+    told = (
         f"Activated {activated['version_ref']} (confirmed by {activated['confirmed_by']}), "
-        f"then rolled back to {back['to']}.",
-        style="green",
+        f"then rolled back to {back['to']}."
     )
+    return Text(_short(told), style="green")
+
+
+def _short(text: str) -> str:
+    """Hashes and commits cut to the twelve characters that people compare."""
+    return LONG_HEX.sub(lambda found: found[0][:12], text)
