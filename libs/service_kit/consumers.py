@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.errors import Poison
 from libs.service_kit.metrics import HANDLE_SECONDS, MESSAGES, REDELIVERED
-from libs.service_kit.redelivery import TRANSIENT, Again, Dead, Redelivery
+from libs.service_kit.redelivery import TRANSIENT, Again, Dead, Redelivery, outage_wait
 
 log = logging.get(__name__)
 
@@ -32,6 +33,7 @@ Handler = Callable[..., Awaitable[None]]
 IDLE_WAIT_S = 5.0
 FILL_WAIT_S = 0.02
 TROUBLE_WAIT_S = 1.0
+REMEMBERED = 10_000
 
 
 class Message(Protocol):
@@ -70,6 +72,11 @@ class Parsed(Generic[DataT]):
         """How often it has been delivered, this time included."""
         return self.message.metadata.num_delivered
 
+    @property
+    def stream_seq(self) -> int:
+        """Its place in the stream."""
+        return self.message.metadata.sequence.stream
+
 
 class Consumer(Generic[DataT]):
     """One durable, its handler and the handler's dependencies.
@@ -95,6 +102,7 @@ class Consumer(Generic[DataT]):
         self._model: type[Event[DataT]] = Event[durable.event]  # type: ignore[name-defined]
         self._stopping = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
+        self._outages: Counter[int] = Counter()
         self.failing: str | None = None
 
     @property
@@ -141,18 +149,28 @@ class Consumer(Generic[DataT]):
             self.failing = None
             MESSAGES.labels(self.name, "acked").inc(len(parsed))
             for item in parsed:
+                self._outages.pop(item.stream_seq, None)
                 await item.message.ack()
 
     async def _failed(self, parsed: list[Parsed[DataT]], error: Exception) -> None:
         self.failing = logging.describe(error)
-        verdict = self._redelivery.after(error, max(item.deliveries for item in parsed))
-        if len(parsed) > 1 and not isinstance(error, TRANSIENT):
+        outage = isinstance(error, TRANSIENT)
+        if len(parsed) > 1 and not outage:
             # One bad message must not take its neighbours along: each is tried alone, at once.
             for item in parsed:
                 await self._handle([item])
             return
         for item in parsed:
-            await self._settle(item, error, verdict)
+            await self._settle(item, error, self._redelivery.after(error, self._tries(item, outage)))
+
+    def _tries(self, item: Parsed[DataT], outage: bool) -> int:
+        """Deliveries of the message; those that an outage took are no failures of its own."""
+        if not outage:
+            return max(1, item.deliveries - self._outages[item.stream_seq])
+        if len(self._outages) >= REMEMBERED:
+            self._outages.clear()  # forgotten, a message has fewer tries, as after a restart
+        self._outages[item.stream_seq] += 1
+        return item.deliveries
 
     async def _settle(self, item: Parsed[DataT], error: Exception, verdict: Again | Dead) -> None:
         if isinstance(verdict, Dead):
@@ -193,9 +211,10 @@ class Consumer(Generic[DataT]):
             # Nothing is dropped: without a place for the dead letter the message stays on the stream.
             log.warning("dead_letter.waiting", consumer=self.name, error=logging.describe(trouble))
             MESSAGES.labels(self.name, "again").inc()
-            await message.nak(delay=self._redelivery.delays_s[0] if self._redelivery.delays_s else TROUBLE_WAIT_S)
+            await message.nak(delay=outage_wait(metadata.num_delivered))
             return
         MESSAGES.labels(self.name, "dead").inc()
+        self._outages.pop(metadata.sequence.stream, None)
         await message.ack()
 
     # --- the pull loop ------------------------------------------------------------------------------------
@@ -216,7 +235,7 @@ class Consumer(Generic[DataT]):
         while not self._stopping.is_set():
             try:
                 messages = await self._fetch(subscription, filled)
-            except NatsError as error:
+            except (NatsError, OSError) as error:
                 self.failing = logging.describe(error)
                 log.warning("consumer.waiting", consumer=self.name, error=self.failing)
                 await self._pause(TROUBLE_WAIT_S)
@@ -224,6 +243,9 @@ class Consumer(Generic[DataT]):
             filled = len(messages) >= self.durable.batch
             if messages:
                 await self._dispatch(messages)
+        with suppress(NatsError, OSError):
+            # What the server would still send here would wait for `ack_wait` before another replica gets it.
+            await subscription.unsubscribe()
         await self._drain()
 
     async def stop(self) -> None:
@@ -271,7 +293,7 @@ class Consumer(Generic[DataT]):
     async def _deliver_guarded(self, messages: Sequence[Message]) -> None:
         try:
             await self.deliver(messages)
-        except NatsError as error:
+        except Exception as error:
             # The ack itself failed: the message comes again and the inbox absorbs it.
             log.warning("consumer.ack_failed", consumer=self.name, error=logging.describe(error))
 
@@ -305,7 +327,7 @@ class _heartbeat:
         while True:
             await asyncio.sleep(self._every_s)
             for message in self._messages:
-                with suppress(NatsError):
+                with suppress(NatsError, OSError):
                     await message.in_progress()
 
 

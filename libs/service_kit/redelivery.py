@@ -16,6 +16,7 @@ TRANSIENT: tuple[type[BaseException], ...] = (
     Unavailable,
     NatsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a connection that dies in the middle of a statement may raise
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
@@ -65,7 +66,7 @@ class Redelivery:
         if isinstance(error, NEVER):
             return Dead()
         if isinstance(error, TRANSIENT):
-            return Again(_outage_wait(deliveries))
+            return Again(outage_wait(deliveries))
         if deliveries > len(self.delays_s):
             return Dead()
         return Again(self.delays_s[deliveries - 1])
@@ -75,7 +76,8 @@ class Redelivery:
         return Dead() if deliveries > self.crash_limit else None
 
 
-def _outage_wait(deliveries: int) -> float:
+def outage_wait(deliveries: int) -> float:
+    """Seconds to wait for a dependency that is away, long enough that `max_deliver` outlasts a day."""
     if deliveries > LONG_OUTAGE_DELIVERIES:
         return LONGEST_WAIT_S
     return min(WAIT_IN_OUTAGE_S, WAIT_FOR_DEPENDENCY_S * deliveries)

@@ -117,11 +117,11 @@ def _containers(folder: Path, environment: Mapping[str, str], durable: bool) -> 
 
     config = folder / "nats-server.conf"
     config.write_text(f'{nats_config.server_config()}\nlisten: "0.0.0.0:4222"\n{JETSTREAM}')
-    bus = DockerContainer("nats:2.11").with_exposed_ports(4222).with_volume_mapping(str(config), "/nats.conf")
+    bus = DockerContainer("nats:2.15.1").with_exposed_ports(4222).with_volume_mapping(str(config), "/nats.conf")
     bus = bus.with_command("-c /nats.conf")
     for name, value in environment.items():
         bus = bus.with_env(name, value)
-    with PostgresContainer("pgvector/pgvector:0.8.1-pg18", driver=None) as postgres, bus:
+    with PostgresContainer("pgvector/pgvector:pg18", driver=None) as postgres, bus:
         wait_for_logs(bus, "Server is ready", timeout=30)
         address = f"{bus.get_container_host_ip()}:{bus.get_exposed_port(4222)}"
         yield postgres.get_connection_url(), f"nats://{address}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from uuid import uuid4
 
 import nats
@@ -12,8 +13,13 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.js.errors import APIError
 
+from libs.contracts import topology
+from libs.contracts.signals import SignalObservedV1
 from libs.contracts.topology import SERVICES
+from libs.service_kit.consumers import Consumer, Message
+from libs.service_kit.db import Database
 from libs.service_kit.publishing import Outgoing, Publisher
+from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import Installation
 
 OBSERVED = "refinement.signal.observed.v1"
@@ -86,3 +92,38 @@ async def test_every_service_can_see_its_own_durables(installation: Installation
             info = await js.consumer_info(durable.stream, durable.name)
             assert info.name == durable.name
         await client.close()
+
+
+async def test_a_consumer_that_stopped_takes_no_message_from_the_next(installation: Installation) -> None:
+    """Its last request is still with the server, which would send the message there, to wait for `ack_wait`."""
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    class Hearing(Consumer[SignalObservedV1]):
+        async def deliver(self, messages: Sequence[Message]) -> None:
+            for message in messages:
+                heard.put_nowait(message.data)
+                await message.ack()
+
+    durable = topology.durable("normaliser", SignalObservedV1)
+    db = Database("normaliser", "")
+    first, second = (Hearing(durable, print, db=db, redelivery=Redelivery(), dependencies={}) for _ in range(2))
+    client, sender = await connect(installation, "normaliser"), await connect(installation, "scanner")
+    js = client.jetstream(prefix="bus")
+    running = asyncio.create_task(first.run(js))
+    said = sender.jetstream(prefix="bus")
+    await said.publish(OBSERVED, b"1", stream="REFINEMENT", timeout=5)
+    assert await asyncio.wait_for(heard.get(), 5) == b"1"
+    admin = await installation.bus_admin()
+    async with asyncio.timeout(5):
+        while not (await admin.jetstream().consumer_info("REFINEMENT", durable.name)).num_waiting:
+            await asyncio.sleep(0.01)
+    await first.stop()
+    await running
+    await client.flush()
+    await said.publish(OBSERVED, b"2", stream="REFINEMENT", timeout=5)
+    running = asyncio.create_task(second.run(js))
+    assert await asyncio.wait_for(heard.get(), 5) == b"2"
+    await second.stop()
+    await running
+    for each in (admin, sender, client):
+        await each.close()

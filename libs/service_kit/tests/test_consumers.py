@@ -150,8 +150,33 @@ async def test_without_a_place_for_the_dead_letter_nothing_is_dropped(db: Databa
     await db.close()
     message = MemoryMessage(b"broken")
     await consumer(db).deliver([message])
-    assert message.outcome is not None
-    assert message.outcome[0] == "nak"
+    assert message.outcome == ("nak", 2.0)
+
+
+async def test_a_day_without_a_place_for_the_dead_letter_does_not_use_up_the_deliveries(db: Database) -> None:
+    await db.close()
+    hearing, waited = consumer(db), 0.0
+    for delivery in range(1, hearing.durable.max_deliver):
+        message = MemoryMessage(b"broken", deliveries=delivery)
+        await hearing.deliver([message])
+        assert isinstance(message.outcome, tuple)
+        waited += message.outcome[1] or 0.0
+    assert waited > 86_400
+
+
+async def test_an_outage_takes_no_tries_from_a_message_that_then_fails_by_itself(db: Database) -> None:
+    errors: list[Exception] = [ConnectionError()] * 6 + [ValueError("not yet")] * 3
+
+    async def troubled(events: list[Event[SignalObservedV1]], db: Database) -> None:
+        raise errors.pop(0)
+
+    hearing, event, outcomes = consumer(db, troubled), observed(), []
+    for delivery in range(1, 10):
+        message = MemoryMessage(event, deliveries=delivery)
+        await hearing.deliver([message])
+        outcomes.append(message.outcome)
+    assert outcomes[6:] == [("nak", 0.1), ("nak", 0.2), "ack"]
+    assert len(await letters(db)) == 1
 
 
 async def test_a_rolled_back_transaction_says_nothing(db: Database) -> None:

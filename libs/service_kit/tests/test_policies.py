@@ -23,7 +23,10 @@ def test_a_message_that_fails_by_itself_ends(deliveries: int) -> None:
     assert policy.after(Poison("no"), deliveries) == Dead()
 
 
-@given(st.integers(1, 10_000), st.sampled_from([ConnectionError(), Unavailable(), asyncpg.CannotConnectNowError()]))
+OUTAGES = [ConnectionError(), Unavailable(), asyncpg.CannotConnectNowError(), asyncpg.InternalClientError("state 12")]
+
+
+@given(st.integers(1, 10_000), st.sampled_from(OUTAGES))
 def test_an_outage_is_waited_for_and_the_wait_is_bounded(deliveries: int, error: Exception) -> None:
     outcome = Redelivery().after(error, deliveries)
     assert isinstance(outcome, Again)
