@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import nats
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
 
 from libs.service_kit import logging
@@ -19,6 +23,8 @@ class Bus:
         self._service = service
         self._settings = settings
         self._client: Client | None = None
+        self._closing = False
+        self.on_lost: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         """Connect. Raises when the server cannot be reached or refuses the account."""
@@ -35,12 +41,16 @@ class Bus:
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
         )
 
     async def close(self) -> None:
         """Flush and close."""
+        self._closing = True
         if self._client is not None and not self._client.is_closed:
-            await self._client.close()
+            # What waits for a server that is away cannot be flushed; it is in the outbox still.
+            with suppress(NatsError, OSError):
+                await self._client.close()
 
     @property
     def client(self) -> Client:
@@ -56,6 +66,9 @@ class Bus:
 
     async def ping(self) -> None:
         """One round trip to the server; raises when it does not answer in five seconds."""
+        if not self.client.is_connected:
+            # While it reconnects, the client's flush returns at once without having asked anybody.
+            raise ConnectionError("not connected")
         await self.client.flush(timeout=5)
 
     async def _on_error(self, error: Exception) -> None:
@@ -66,3 +79,9 @@ class Bus:
 
     async def _on_reconnected(self) -> None:
         log.info("bus.reconnected")
+
+    async def _on_closed(self) -> None:
+        # The client gives up on an error it does not know, for good: only a new process helps.
+        if not self._closing:
+            log.error("bus.closed")
+            self.on_lost()

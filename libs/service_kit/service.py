@@ -52,6 +52,7 @@ class Service:
             name, settings.database_url.get_secret_value(), pool_size=settings.pool_size, inbox=settings.inbox
         )
         self.bus = Bus(name, settings)
+        self.bus.on_lost = lambda: self._fail("bus")
         self.asker = Asker(lambda: self.bus.client)
         self._consumers: dict[str, Consumer[Any]] = {}
         self._responders: list[Responder] = []
@@ -62,6 +63,7 @@ class Service:
         self._app: FastAPI | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._failed: str | None = None
         self._relay: outbox.Relay | None = None
         self.http_port: int | None = None
         self.started = asyncio.Event()
@@ -108,7 +110,10 @@ class Service:
     # --- life ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start, work until SIGTERM or SIGINT (or `stop()`), finish what is in hand, close."""
+        """Start, work until SIGTERM or SIGINT (or `stop()`), finish what is in hand, close.
+
+        Raises RuntimeError when it ended because a part of it did, so that whoever watches starts it again.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError, RuntimeError, ValueError):
@@ -118,6 +123,8 @@ class Service:
             await self._stopping.wait()
         finally:
             await self.close()
+        if self._failed is not None:
+            raise RuntimeError(f"{self.name} ended because its part {self._failed!r} did; its log says why")
 
     def stop(self) -> None:
         """Ask `run()` to end."""
@@ -198,9 +205,13 @@ class Service:
             except Exception as error:
                 # A part of a service that ends for an unknown reason takes the service down, visibly.
                 log.error("service.part_failed", part=name, error=logging.describe(error), exc_info=True)
-                self._stopping.set()
+                self._fail(name)
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
+
+    def _fail(self, part: str) -> None:
+        self._failed = self._failed or part
+        self._stopping.set()
 
     async def _repeat(self, name: str, job: Job, seconds: float) -> None:
         while not self._stopping.is_set():

@@ -106,7 +106,7 @@ async def test_a_consumer_that_stopped_takes_no_message_from_the_next(installati
 
     durable = topology.durable("normaliser", SignalObservedV1)
     db = Database("normaliser", "")
-    first, second = (Hearing(durable, print, db=db, redelivery=Redelivery(), dependencies={}) for _ in range(2))
+    first, second = (Hearing(durable, asyncio.sleep, db=db, redelivery=Redelivery(), dependencies={}) for _ in range(2))
     client, sender = await connect(installation, "normaliser"), await connect(installation, "scanner")
     js = client.jetstream(prefix="bus")
     running = asyncio.create_task(first.run(js))

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import urlparse
 from uuid import uuid4
 
 import httpx
@@ -198,3 +199,31 @@ async def test_stop_leaves_no_task_behind(installation: Installation) -> None:
     await service.close()
     await asyncio.sleep(0)
     assert {task for task in asyncio.all_tasks() if not task.done()} <= before
+
+
+async def test_a_part_that_ends_unasked_ends_the_service_with_an_error(installation: Installation) -> None:
+    await make_effects_table(installation.admin_dsn)
+    service = build(installation)
+
+    async def cut_for_good() -> None:
+        await service.started.wait()
+        await service.bus.client.close()
+
+    cutting = asyncio.create_task(cut_for_good())
+    with pytest.raises(RuntimeError, match="its part 'bus' did"):
+        await asyncio.wait_for(service.run(), 15)
+    await cutting
+
+
+async def test_a_bus_that_is_away_is_not_called_well(installation: Installation, service: Service) -> None:
+    await service.bus.ping()
+    client = service.bus.client
+    client._server_pool[0].uri = urlparse("nats://127.0.0.1:1")
+    await client.force_reconnect()
+
+    async def away() -> bool:
+        return not client.is_connected
+
+    await until(away)
+    with pytest.raises(ConnectionError):
+        await service.bus.ping()
