@@ -61,4 +61,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)):
         return f"{type(error).__name__}: {getattr(error, 'constraint_name', None) or 'a value does not fit its column'}"
     text = str(error).splitlines()[0] if str(error) else ""
-    return f"{type(error).__name__}: {text}"[:500]
+    return plain(f"{type(error).__name__}: {text}")[:500]
+
+
+def plain(text: str) -> str:
+    """The text without what Postgres and UTF-8 cannot hold: NUL characters and lone surrogates."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()

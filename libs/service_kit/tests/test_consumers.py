@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from libs.service_kit import dead_letters
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
+from libs.service_kit.nats_config import MAX_PAYLOAD
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import MemoryMessage, said
 from libs.service_kit.testing.plugin import OpenDatabase
@@ -177,6 +179,28 @@ async def test_an_outage_takes_no_tries_from_a_message_that_then_fails_by_itself
         outcomes.append(message.outcome)
     assert outcomes[6:] == [("nak", 0.1), ("nak", 0.2), "ack"]
     assert len(await letters(db)) == 1
+
+
+async def test_what_is_too_large_for_the_dlq_is_told_there_and_kept_whole_in_the_table(db: Database) -> None:
+    await consumer(db).deliver([MemoryMessage(b"x" * 3_500_000)])
+    async with db.connection() as conn:
+        told = await conn.fetchval("SELECT body FROM outbox")
+        kept = await conn.fetchval("SELECT octet_length(body) FROM dead_letters")
+    assert len(told) < MAX_PAYLOAD
+    assert json.loads(told)["body_bytes"] == kept == 3_500_000
+
+
+async def test_nothing_in_a_message_keeps_it_from_the_dead_letters(db: Database) -> None:
+    class Odd(MemoryMessage):
+        headers = {"from": "caf\udce9\x00"}  # noqa: RUF012 - as the client reads a byte that is no UTF-8
+
+    async def refuse(events: list[Event[SignalObservedV1]], db: Database) -> None:
+        raise Poison("no \x00 and no \udce9")
+
+    message = Odd(observed())
+    await consumer(db, refuse).deliver([message])
+    assert message.outcome == "ack"
+    assert (await letters(db))[0].error == "Poison: no  and no ?"
 
 
 async def test_a_rolled_back_transaction_says_nothing(db: Database) -> None:
