@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
+from nats.errors import MaxPayloadError, NoRespondersError
 from pydantic import ValidationError
 
 from libs.contracts.queries import AnyQuery, Query, Reply
@@ -43,6 +45,9 @@ class Asker:
             )
         except NoRespondersError as error:
             raise Unavailable(f"nobody answers {where}") from error
+        except MaxPayloadError as error:
+            # No outage: waiting for it to end would be for ever.
+            raise Refused("too_large", f"the question to {where} is larger than the bus carries", status=413) from error
         except (NatsError, TimeoutError, OSError) as error:
             raise Unavailable(f"no answer from {where} within {timeout_s:g} s") from error
         return _read(query, message.data)
@@ -66,13 +71,17 @@ class Responder:
         self._dependencies = dependencies
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._subscription: Subscription | None = None
 
     async def start(self, client: Client) -> None:
         """Subscribe in a queue group, so that replicas share the questions."""
-        await client.subscribe(self.subject, queue="answer", cb=self._received)
+        self._subscription = await client.subscribe(self.subject, queue="answer", cb=self._received)
 
     async def drain(self) -> None:
-        """Wait for the answers in work."""
+        """Take no more questions, and wait for the answers in work."""
+        if self._subscription is not None:
+            with suppress(NatsError, OSError):
+                await self._subscription.drain()  # type: ignore[no-untyped-call]
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -55,7 +55,7 @@ class Service:
         self.bus.on_lost = lambda: self._fail("bus")
         self.asker = Asker(lambda: self.bus.client)
         self._consumers: dict[str, Consumer[Any]] = {}
-        self._responders: list[Responder] = []
+        self._responders: list[Responder] = self._dead_letter_responders()
         self._jobs: list[tuple[str, Job, float]] = []
         self._starters: list[Job] = []
         self._stoppers: list[Job] = []
@@ -142,7 +142,7 @@ class Service:
         for job in self._starters:
             await job()
         self._spawn("outbox", self._relay.run())
-        for responder in [*self._responders, *self._dead_letter_responders()]:
+        for responder in self._responders:
             await responder.start(self.bus.client)
         await self.bus.client.flush()
         for consumer in self._consumers.values():
@@ -165,9 +165,8 @@ class Service:
             for task in late:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        for responder in self._responders:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(responder.drain(), 5)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(each.drain() for each in self._responders)), 5)
         for job in self._stoppers:
             with suppress(Exception):
                 await job()

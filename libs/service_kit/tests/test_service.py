@@ -147,6 +147,52 @@ async def test_questions_are_answered_refused_and_missed(installation: Installat
     await client.close()
 
 
+async def test_a_question_that_is_too_large_is_refused_and_no_outage(
+    installation: Installation, service: Service
+) -> None:
+    client, asker = await registry_asker(installation)
+    with pytest.raises(Refused) as no:
+        await asker.ask(CountSignals.model_construct(touchpoint_id="t" * 5_000_000))
+    assert no.value.status == 413
+    await client.close()
+
+
+async def test_a_service_that_stops_answers_what_it_was_asked_and_nothing_new(installation: Installation) -> None:
+    await make_effects_table(installation.admin_dsn)
+    asked, go_on, stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slowly(query: CountSignals) -> SignalCounts:
+        asked.set()
+        await go_on.wait()
+        return SignalCounts(counts=())
+
+    async def note_stop() -> None:
+        stopping.set()
+
+    service = build(installation)
+    next(each for each in service._responders if each.subject == CountSignals.subject)._handler = slowly
+    service.on_stop(note_stop)
+    await service.start()
+    client, asker = await registry_asker(installation)
+    first = asyncio.create_task(asker.ask(CountSignals()))
+    await asked.wait()
+    closing = asyncio.create_task(service.close())
+
+    async def deaf() -> bool:
+        try:
+            await asker.ask(ListDeadLetters(), subject=topology.dead_letter_list_subject("normaliser"))
+        except Unavailable:
+            return True
+        return False
+
+    await until(deaf, 4)
+    assert not stopping.is_set(), "the connections are still open: whatever is asked now is sent to another replica"
+    go_on.set()
+    assert (await first).counts == ()
+    await closing
+    await client.close()
+
+
 async def test_health_tells_what_is_wrong(installation: Installation, service: Service) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{service.http_port}") as http:
         assert (await http.get("/health/live")).status_code == 200
