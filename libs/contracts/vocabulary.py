@@ -28,6 +28,11 @@ ProposalState = Literal[
     "activated",
     "rolled_back",
 ]
+SCANNERS = ("eval_regression", "low_confidence", "si_flag")
+TASKS = ("classify",)
+METRICS = ("accuracy", "macro_f1", "macro_precision", "macro_recall", "weighted_f1")
+PROVIDERS = ("offline",)
+"""What a touchpoint may name; the registry refuses others. Not types: a new name must not break an older reader."""
 RejectReason = Literal["invalid", "unknown_touchpoint", "scope", "unresolvable", "bad_signals"]
 
 TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,119}$")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 from libs.contracts.prompt_hash import content_sha256
 from libs.contracts.proposals import PromptPart
 from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.contracts.vocabulary import METRICS, PROVIDERS, SCANNERS, TASKS
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
 from services.registry.adapters import StorageError
@@ -219,10 +220,30 @@ def _unusable(index: int, touchpoint: Touchpoint) -> list[dict[str, str]]:
     elif storage.adapter == "feed_prompts" and touchpoint.scope == "global" and storage.initial_text is None:
         hint = "Give the text that is live now."
         problems.append(_problem(index, "storage.initial_text", "There is no text to begin with.", hint))
+    for field, name, known_names in _names(touchpoint):
+        if name not in known_names:
+            problems.append(_problem(index, field, "There is nothing of this name.", f"Use {_either(known_names)}."))
     if len(touchpoint.model_dump_json()) > MAX_CONFIGURATION_BYTES:
         limit = f"more than {MAX_CONFIGURATION_BYTES:,} bytes, which no event can carry."
         problems.append(_problem(index, "storage.initial_text", f"The configuration is {limit}", "Shorten the text."))
     return problems
+
+
+def _names(touchpoint: Touchpoint) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Each name that must be one of a few: its field, the name, the few."""
+    for index, source in enumerate(touchpoint.signals):
+        yield f"signals[{index}].scanner", source.scanner, SCANNERS
+    yield "model.provider", touchpoint.model.provider, PROVIDERS
+    if suite := touchpoint.suite:
+        yield "suite.task", suite.task, TASKS
+        yield "suite.primary_metric", suite.primary_metric, METRICS
+        for index, metric in enumerate(suite.metrics):
+            yield f"suite.metrics[{index}]", metric, METRICS
+
+
+def _either(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _require_same_scope(wanted: Sequence[Touchpoint], known: Mapping[str, Registered]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from libs.contracts import vocabulary
 from libs.llm import ModelError, ModelReply, ModelRequest, OfflineModel, PromptError, model_from
 from libs.llm.offline_labels import affirmative
 from libs.llm.tests.conftest import SMALL_PROMPT
@@ -126,7 +127,8 @@ async def test_equal_labels_are_won_by_the_first(model: OfflineModel) -> None:
 
 
 def test_a_model_is_chosen_by_its_provider() -> None:
-    assert isinstance(model_from("offline"), OfflineModel)
+    for provider in vocabulary.PROVIDERS:
+        assert isinstance(model_from(provider), OfflineModel)
     with pytest.raises(ModelError, match="'mystery' is unknown: expected one of offline"):
         model_from("mystery")
     with pytest.raises(ModelError, match="'offline': got an unexpected keyword argument 'colour'"):

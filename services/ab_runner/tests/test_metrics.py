@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
+from libs.contracts import vocabulary
 from services.ab_runner.metrics import CLASSIFICATION, WHOLE_SET, arm_values, code_answers, count_pairs, label_report
 
 answers = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("abcdx"), st.sampled_from("abcdx")), min_size=1, max_size=60
 )
+
+
+def test_a_touchpoint_may_name_each_metric_that_there_is() -> None:
+    assert set(vocabulary.METRICS) == set(CLASSIFICATION)
 
 
 @settings(max_examples=40, deadline=None)

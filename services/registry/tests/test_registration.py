@@ -100,6 +100,26 @@ async def test_a_link_out_of_the_allowed_folder_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("configuration", "field", "right"),
+    [
+        ({"signals": [{"scanner": "si_flag"}, {"scanner": "si_flags"}]}, "signals[1].scanner", "or si_flag"),
+        ({"suite": {"task": "clasify"}}, "suite.task", "Use classify"),
+        ({"suite": {"primary_metric": "acuracy"}}, "suite.primary_metric", "accuracy, "),
+        ({"suite": {"metrics": ["accuracy", "f2"]}}, "suite.metrics[1]", "macro_f1"),
+        ({"model": {"provider": "none"}}, "model.provider", "Use offline"),
+    ],
+)
+async def test_a_name_that_nothing_answers_to_is_refused_with_those_that_are(
+    parts: Parts, configuration: dict[str, object], field: str, right: str
+) -> None:
+    wanted = Touchpoint.model_validate({**in_table().model_dump(mode="json"), **configuration})
+    with pytest.raises(Refused) as no:
+        await parts.registration.plan([wanted])
+    assert f"touchpoints[0].{field}: " in no.value.detail
+    assert right in no.value.detail
+
+
+@pytest.mark.parametrize(
     ("wanted", "problem"),
     [
         ([in_table(text=None)], "touchpoints[0].storage.initial_text"),

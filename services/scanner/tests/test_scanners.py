@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.scanner.domain import Finding, Watermark
+from libs.contracts import vocabulary
+from services.scanner.domain import EVENT_DRIVEN, Finding, Watermark
 from services.scanner.platform import Platform, PlatformError
 from services.scanner.scanners import SCANNERS, BadOptions, scanner_for
 from services.scanner.tests.support import WORKSPACE, PlatformTables, at
@@ -15,6 +16,10 @@ START = Watermark()
 async def scan(platform: Platform, name: str, scope: Any = "global", **options: Any) -> list[Finding]:
     async with platform.connection("BURNISH_PLATFORM_DSN") as conn:
         return await scanner_for(name, options).scan(conn, scope, START, 500)
+
+
+def test_a_touchpoint_may_name_each_scanner_that_there_is() -> None:
+    assert set(vocabulary.SCANNERS) == SCANNERS.keys() | EVENT_DRIVEN
 
 
 async def test_a_flag_with_what_the_feature_saw_and_answered(platform: Platform, tables: PlatformTables) -> None:
