@@ -107,6 +107,7 @@ class AbReport(Frozen):
     run_id: UUID
     kind: Literal["ab", "eval"] = "ab"
     touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
     proposal_id: UUID | None = None
     status: Literal["queued", "running", "completed", "failed"]
     label_a: Name

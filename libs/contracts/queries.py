@@ -396,6 +396,7 @@ class ListRuns(Query[AbReports]):
     reply: ClassVar[type[Reply]] = AbReports
 
     touchpoint_id: TouchpointId | None = None
+    workspace_ids: tuple[UUID, ...] | None = None
     proposal_id: UUID | None = None
     limit: int = Field(default=50, ge=1, le=500)
 

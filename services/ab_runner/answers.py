@@ -82,7 +82,7 @@ async def answer_coverage(query: GetSuiteCoverage, db: Database) -> SuiteCoverag
 async def answer_runs(query: ListRuns, db: Database) -> AbReports:
     """Runs, newest first."""
     async with db.connection() as conn:
-        found = await runs.reports(conn, query.touchpoint_id, query.proposal_id, query.limit)
+        found = await runs.reports(conn, query)
     return AbReports(runs=tuple(found))
 
 

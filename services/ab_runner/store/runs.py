@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from libs.contracts.evaluations import AbReport, Variant
+from libs.contracts.queries import ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.service_kit.db import Connection
 from services.ab_runner.domain import Run, Shard
@@ -59,7 +60,7 @@ UPDATE runs SET status = 'failed', error = $2, finished_at = clock_timestamp() W
 RETURNING finished_at
 """
 _REPORT = """
-SELECT r.run_id, r.kind, r.touchpoint_id, r.proposal_id, r.variant_a->>'label' AS label_a,
+SELECT r.run_id, r.kind, r.touchpoint_id, r.workspace_id, r.proposal_id, r.variant_a->>'label' AS label_a,
        r.variant_b->>'label' AS label_b, r.a_sha256, r.b_sha256, r.suite_sha256, r.split, r.requested_by,
        r.requested_at, r.finished_at, r.error, {outcome} AS outcome,
        CASE WHEN r.status = 'running' AND s.done = 0 THEN 'queued' ELSE r.status END AS status,
@@ -74,6 +75,7 @@ FROM runs r CROSS JOIN LATERAL (
 _GET = _REPORT.format(outcome="r.outcome") + "WHERE r.run_id = $1"
 _LIST = _REPORT.format(outcome="r.outcome - '{flips,labels}'::text[]") + (
     "WHERE ($1::text IS NULL OR r.touchpoint_id = $1) AND ($2::uuid IS NULL OR r.proposal_id = $2) "
+    "AND ($4::uuid[] IS NULL OR r.workspace_id IS NULL OR r.workspace_id = ANY($4)) "
     "ORDER BY r.requested_at DESC, r.run_id LIMIT $3"
 )
 
@@ -201,9 +203,10 @@ async def report(conn: Connection, run_id: UUID) -> AbReport | None:
     return None if row is None else _report(row)
 
 
-async def reports(conn: Connection, touchpoint_id: str | None, proposal_id: UUID | None, limit: int) -> list[AbReport]:
+async def reports(conn: Connection, query: ListRuns) -> list[AbReport]:
     """Runs, newest first, without ids of flips and without figures by label."""
-    return [_report(row) for row in await conn.fetch(_LIST, touchpoint_id, proposal_id, limit)]
+    rows = await conn.fetch(_LIST, query.touchpoint_id, query.proposal_id, query.limit, query.workspace_ids)
+    return [_report(row) for row in rows]
 
 
 def _report(row: asyncpg.Record) -> AbReport:

@@ -115,6 +115,19 @@ async def test_lists_count_flips_and_leave_their_ids_out(db: Database) -> None:
     assert newest.metrics == second.metrics
     (of_proposal,) = (await answers.answer_runs(ListRuns(proposal_id=proposal), db)).runs
     assert of_proposal.run_id == second.run_id
+
+
+async def test_lists_hold_runs_of_the_workspaces_asked_for_and_of_none(db: Database) -> None:
+    mine, other = uuid4(), uuid4()
+    runs = {
+        place: (await run_ab(db, models(RuleModel()), ab(workspace_id=place))).run_id for place in (None, mine, other)
+    }
+    found = (await answers.answer_runs(ListRuns(workspace_ids=(mine,)), db)).runs
+    assert {run.run_id: run.workspace_id for run in found} == {runs[None]: None, runs[mine]: mine}
+    assert (await answers.answer_runs(ListRuns(workspace_ids=()), db)).runs == found[1:]
+
+
+async def test_a_run_that_is_not_there_is_refused(db: Database) -> None:
     with pytest.raises(Refused, match="there is no run") as no:
         await answers.answer_run(GetRun(run_id=uuid4()), db)
     assert no.value.status == 404

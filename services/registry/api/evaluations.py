@@ -13,7 +13,7 @@ from libs.contracts.evaluations import AbReport, Case, SuiteSummary
 from libs.contracts.queries import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
 from libs.contracts.vocabulary import TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import Asking
+from services.registry.api.access import Asking, workspaces_of
 from services.registry.api.body import MAX_BODY_BYTES, RequestBody
 from services.registry.api.gateway import Parts
 
@@ -47,16 +47,22 @@ async def suites(parts: Parts, touchpoint_id: TouchpointId | None = None) -> Sui
 
 @router.get("/ab")
 async def runs(
+    caller: Asking,
     parts: Parts,
     touchpoint_id: TouchpointId | None = None,
     proposal_id: UUID | None = None,
     limit: Annotated[int, Param(ge=1, le=500)] = 50,
 ) -> AbReports:
-    """A/B runs, newest first."""
-    return await parts.ask(ListRuns(touchpoint_id=touchpoint_id, proposal_id=proposal_id, limit=limit))
+    """A/B runs, newest first, of the workspaces in the token and of global touchpoints."""
+    return await parts.ask(
+        ListRuns(touchpoint_id=touchpoint_id, workspace_ids=workspaces_of(caller), proposal_id=proposal_id, limit=limit)
+    )
 
 
 @router.get("/ab/{run_id}")
-async def run(run_id: UUID, parts: Parts) -> AbReport:
-    """One A/B run with its report as far as it is."""
-    return (await parts.ask(GetRun(run_id=run_id))).run
+async def run(run_id: UUID, caller: Asking, parts: Parts) -> AbReport:
+    """One A/B run with its report as far as it is; 404 also where the token does not reach its workspace."""
+    found = (await parts.ask(GetRun(run_id=run_id))).run
+    if found.workspace_id is not None and not caller.has_workspace(found.workspace_id):
+        raise Refused("not_found", f"there is no run {run_id}", status=404)
+    return found

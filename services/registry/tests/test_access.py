@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import nats
 import pytest
 
+from libs.contracts.evaluations import AbReport
+from libs.contracts.queries import AbReportReply, AbReports, GetRun, ListRuns
 from libs.service_kit.auth import new_signing_key
+from libs.service_kit.queries import Responder
+from libs.service_kit.testing import Installation
 from services.registry.api.access import OPEN, may
 from services.registry.tests.conftest import Api
 from services.registry.tests.support import in_table
@@ -127,6 +133,46 @@ async def test_data_of_a_workspace_needs_the_workspace_in_the_token(api: Api) ->
     seen = (await admin.get(f"{ROOT}/ledger")).json()["entries"]
     assert {entry["workspace_id"] for entry in seen} == {str(mine)}
     assert len((await everywhere.get(f"{ROOT}/ledger")).json()["entries"]) == 2
+
+
+async def test_a_run_of_another_workspace_is_not_there(api: Api, installation: Installation) -> None:
+    mine, other = uuid4(), uuid4()
+    asked: list[ListRuns] = []
+
+    async def get(query: GetRun) -> AbReportReply:
+        return AbReportReply(
+            run=AbReport(
+                run_id=query.run_id,
+                touchpoint_id="summary",
+                workspace_id=other,
+                status="running",
+                label_a="current",
+                label_b="proposed",
+                a_sha256="0" * 64,
+                b_sha256="1" * 64,
+                requested_by="ada",
+                requested_at=datetime.now(UTC),
+            )
+        )
+
+    async def several(query: ListRuns) -> AbReports:
+        asked.append(query)
+        return AbReports(runs=())
+
+    client = await nats.connect(
+        installation.servers.nats_url, user="ab_runner", password=installation.servers.nats_password("ab_runner")
+    )
+    await Responder(GetRun.subject, GetRun, get, {}).start(client)
+    await Responder(ListRuns.subject, ListRuns, several, {}).start(client)
+    await client.flush()
+    admin, everywhere = await api.admin(workspaces=[mine]), await api.admin()
+    path = f"{ROOT}/ab/{uuid4()}"
+    assert (await everywhere.get(path)).status_code == 200
+    assert (await admin.get(path)).status_code == 404
+    assert (await admin.get(f"{ROOT}/ab")).status_code == 200
+    assert (await everywhere.get(f"{ROOT}/ab")).status_code == 200
+    assert [query.workspace_ids for query in asked] == [(mine,), None]
+    await client.close()
 
 
 @pytest.mark.parametrize("path", [f"{ROOT}/touchpoints/a/live/x", f"{ROOT}/touchpoints/a/b/live", f"{ROOT}/signals/x"])
