@@ -129,7 +129,7 @@ def _add_token(group: click.Group) -> None:
         ),
         exits=EXITS,
     )
-    @click.option("--role", type=click.Choice(ROLES), default="admin", show_default=True)
+    @click.option("--role", type=click.Choice(ROLES), help="[default: admin; with --scope: service]")
     @click.option("--subject", default="admin", show_default=True, help="Who it is for; the ledger names them.")
     @click.option(
         "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What a role that is no admin may do."
@@ -139,7 +139,7 @@ def _add_token(group: click.Group) -> None:
     @data_option
     @json_option
     def token(
-        role: str,
+        role: str | None,
         subject: str,
         scopes: tuple[str, ...],
         workspaces: tuple[UUID, ...],
@@ -150,6 +150,9 @@ def _add_token(group: click.Group) -> None:
         """Print a token for the gateway, signed with the key in the data folder."""
         from burnish.installation import Installation
 
+        if scopes and role == "admin":
+            raise click.UsageError("an admin may do everything: leave --scope out, or give another --role")
+        role = role or ("service" if scopes else "admin")
         if not (data / "signing_key.json").exists():
             raise Failure(f"{data} has no signing key", "it is made by `burnish up`; name the folder with --data")
         made = Installation(data).token(
