@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,11 +15,34 @@ from burnish.data_folder import DataFolder
 
 API = "/api/refinement"
 TIMEOUT_S = 90.0
-CODES = {400: USAGE, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: REFUSED, 410: REFUSED}
+CODES = {
+    400: USAGE,
+    401: NOT_ALLOWED,
+    403: NOT_ALLOWED,
+    404: NOT_FOUND,
+    413: USAGE,
+    422: USAGE,
+}
 HINTS = {
     401: "set BURNISH_TOKEN to a token that holds here; `burnish token` prints one on the machine it runs on",
     403: "use a token of an admin; `burnish token` prints one on the machine it runs on",
 }
+
+
+class FieldErrors(Failure):
+    """The gateway names fields; whoever knows what they were read from says where each stands (`at`)."""
+
+    def __init__(self, errors: Sequence[Mapping[str, str]], code: int, hint: str = "") -> None:
+        self.errors = errors
+        super().__init__(self._told(lambda field: field), hint, code)
+
+    def at(self, place: Callable[[str], str], hint: str = "") -> Failure:
+        """The same with `place(field)`, e.g. a file and a line, instead of each field."""
+        return Failure(self._told(place), hint or self.hint, self.exit_code)
+
+    def _told(self, place: Callable[[str], str]) -> str:
+        lines = (f"{place(one.get('loc', ''))}: {one.get('message', '')} {one.get('hint', '')}" for one in self.errors)
+        return "\n".join(line.rstrip() for line in lines)
 
 
 class Gateway:
@@ -103,7 +127,7 @@ def _refusal(answer: httpx.Response) -> Failure:
     except (ValueError, AttributeError):
         return Failure(f"the gateway answered {status} {answer.reason_phrase}", HINTS.get(status, ""), code)
     if errors:
-        told = "\n".join(f"{one.get('loc')}: {one.get('message')}" for one in errors)
+        return FieldErrors(errors, code)
     known = ("type", "title", "status", "detail", "errors", "code")
     more = ", ".join(f"{name}: {value}" for name, value in problem.items() if name not in known and value is not None)
     return Failure(str(told), HINTS.get(status) or more, code)

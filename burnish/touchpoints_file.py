@@ -7,8 +7,9 @@ line and the field, and all that are wrong are told at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,15 @@ class TouchpointsFileError(Exception):
 
 @dataclass(frozen=True)
 class TouchpointsFile:
-    """What the file says: touchpoints as contracts, and the file of each suite that is to be imported."""
+    """What the file says: touchpoints as contracts, and the file of each suite that is to be imported.
+
+    `place("touchpoints[0].storage.paths")` is where that stands: file, line, and the field as it was written.
+    """
 
     path: Path
     touchpoints: tuple[Touchpoint, ...]
     suites: Mapping[str, Path]
+    place: Callable[[str], str] = field(repr=False, compare=False)
 
 
 def read_touchpoints(path: Path) -> TouchpointsFile:
@@ -91,7 +96,7 @@ class _Reader:
             if suite is not None:
                 suites[touchpoint.id] = suite
         self._raise_if_wrong()
-        return TouchpointsFile(self._path, tuple(touchpoints), suites)
+        return TouchpointsFile(self._path, tuple(touchpoints), suites, self._place)
 
     # --- YAML -----------------------------------------------------------------------------------------------
 
@@ -274,9 +279,15 @@ class _Reader:
         if mistake not in self._mistakes:
             self._mistakes.append(mistake)
 
+    def _place(self, name: str) -> str:
+        steps = re.findall(r"[^.\[\]]+", name)
+        loc = tuple(int(step) if step.isdecimal() else step for step in steps)
+        return f"{self._path}, line {self._line(loc)}: {_field(self._friendly(loc))}"
+
     def _friendly(self, loc: Loc) -> Loc:
         """The field's name as the person wrote it."""
-        for at, (contract, written) in {2: ("paths", "path"), 1: ("initial_text", "initial_text_file")}.items():
+        text = ("initial_text", "initial_text_file")
+        for at, (contract, written) in ((2, ("paths", "path")), (1, ("paths", "path")), (1, text)):
             cut = len(loc) - at + 1
             if cut > 0 and loc[cut - 1] == contract and (*loc[: cut - 1], written) in self._lines:
                 return (*loc[: cut - 1], written)

@@ -1,18 +1,23 @@
-"""Configure and feed: `touchpoints`, `scan`, `signals push`."""
+"""Configure and feed: `touchpoints`, `scan`."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import click
 
+from burnish.commands.measure import cases_of
 from burnish.commands.show import plain, print_fields, print_json, print_table, short, when
 from burnish.commands.verbs import (
     FAILED,
     GATEWAY_EXITS,
+    REFUSED,
     USAGE,
     Failure,
     Group,
@@ -20,6 +25,7 @@ from burnish.commands.verbs import (
     gateway,
     json_option,
     say,
+    touchpoint_id,
     verb,
 )
 
@@ -53,9 +59,9 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
     def plan(file: Path, data: Path, as_json: bool) -> None:
         """Say what `apply` would change, and change nothing."""
         told = _read(file)
-        with gateway(data) as api:
+        with gateway(data) as api, _placed(told):
             planned = api.post("/touchpoints/plan", _body(told))["touchpoints"]
-        suites = {identity: len(_cases(path)) for identity, path in told.suites.items()}
+        suites = {identity: len(cases_of(path)) for identity, path in told.suites.items()}
         if as_json:
             print_json({"touchpoints": planned, "suites": suites})
             return
@@ -79,9 +85,10 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
         All are registered or none. Touchpoints that the file does not name stay as they are.
         """
         told = _read(file)
-        cases = {identity: _cases(path) for identity, path in told.suites.items()} if suites else {}
+        cases = {identity: cases_of(path) for identity, path in told.suites.items()} if suites else {}
         with gateway(data) as api:
-            applied = api.put("/touchpoints", _body(told))["touchpoints"]
+            with _placed(told):
+                applied = api.put("/touchpoints", _body(told))["touchpoints"]
             imported = [api.put(f"/touchpoints/{identity}/suite", {"cases": one}) for identity, one in cases.items()]
         if as_json:
             print_json({"touchpoints": applied, "suites": imported})
@@ -110,11 +117,11 @@ def _add_looking(touchpoints: click.Group) -> None:
         print_table(["touchpoint", "scope", "storage", "revision", "by", "updated"], rows, empty="no touchpoint yet")
 
     @verb(touchpoints, "show", example="burnish touchpoints show support.intent", exits=GATEWAY_EXITS)
-    @click.argument("touchpoint")
-    @click.option("--workspace", help="The workspace whose live version to show.")
+    @click.argument("touchpoint", type=touchpoint_id)
+    @click.option("--workspace", type=click.UUID, help="The workspace whose live version to show.")
     @data_option
     @json_option
-    def show(touchpoint: str, workspace: str | None, data: Path, as_json: bool) -> None:
+    def show(touchpoint: str, workspace: UUID | None, data: Path, as_json: bool) -> None:
         """Show one touchpoint: configuration, signals, detector, live version."""
         with gateway(data) as api:
             one = api.get(f"/touchpoints/{touchpoint}")
@@ -132,7 +139,7 @@ def _add_scan(group: click.Group) -> None:
         example="burnish scan support.intent --scanner si_flag",
         exits={**GATEWAY_EXITS, 0: "every scanner has run (with --no-wait: is asked to)", 1: "a scanner failed"},
     )
-    @click.argument("touchpoint")
+    @click.argument("touchpoint", type=touchpoint_id)
     @click.option("--scanner", help="Only this one.  [default: all of the touchpoint's]")
     @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the runs and show them.")
     @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds.")
@@ -143,6 +150,8 @@ def _add_scan(group: click.Group) -> None:
         with gateway(data) as api:
             before = {run["run_id"] for run in _runs(api, touchpoint)}
             known = {source["scanner"] for source in api.get(f"/touchpoints/{touchpoint}")["touchpoint"]["signals"]}
+            if not known:
+                raise Failure(f"{touchpoint} has no scanners", "name them under `signals:` in its file", REFUSED)
             asked = api.post(f"/touchpoints/{touchpoint}/scan", {"scanner": scanner} if scanner else None)
             runs = _wait(api, touchpoint, before, {scanner} if scanner else known, timeout_s) if wait else []
         if as_json:
@@ -185,17 +194,19 @@ def _read(file: Path) -> TouchpointsFile:
         raise Failure(str(error), code=USAGE) from error
 
 
-def _body(file: TouchpointsFile) -> dict[str, Any]:
-    return {"touchpoints": [one.model_dump(mode="json", exclude_unset=True) for one in file.touchpoints]}
-
-
-def _cases(path: Path) -> list[dict[str, Any]]:
-    from burnish.suite_file import SuiteFileError, read_suite
+@contextmanager
+def _placed(file: TouchpointsFile) -> Iterator[None]:
+    """What the gateway says of a field becomes what is wrong in a line of the file."""
+    from burnish.client import FieldErrors
 
     try:
-        return [case.model_dump(mode="json", exclude_none=True) for case in read_suite(path)]
-    except SuiteFileError as error:
-        raise Failure(str(error), code=USAGE) from error
+        yield
+    except FieldErrors as error:
+        raise error.at(file.place, "nothing was changed") from error
+
+
+def _body(file: TouchpointsFile) -> dict[str, Any]:
+    return {"touchpoints": [one.model_dump(mode="json", exclude_unset=True) for one in file.touchpoints]}
 
 
 def _print_plan(planned: list[dict[str, Any]]) -> None:

@@ -10,7 +10,17 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
-from burnish.commands.verbs import GATEWAY_EXITS, REFUSED, Group, data_option, gateway, json_option, say, verb
+from burnish.commands.verbs import (
+    GATEWAY_EXITS,
+    REFUSED,
+    Group,
+    data_option,
+    gateway,
+    json_option,
+    say,
+    touchpoint_id,
+    verb,
+)
 from libs.contracts.vocabulary import ProposalState
 
 PROPOSAL = click.argument("proposal_id", type=click.UUID)
@@ -29,7 +39,7 @@ def add_to(group: click.Group) -> None:
 
 def _add_looking(proposals: click.Group) -> None:
     @verb(proposals, "list", example="burnish proposals list --state generated", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
     @click.option("--state", type=click.Choice(get_args(ProposalState)), help="Only in this state.")
     @click.option("--pattern", type=click.UUID, help="Only for this pattern.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)

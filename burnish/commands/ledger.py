@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -19,10 +20,11 @@ from burnish.commands.verbs import (
     gateway,
     json_option,
     say,
+    touchpoint_id,
     verb,
 )
 
-WORKSPACE = click.option("--workspace", help="The workspace, for a workspace touchpoint.")
+WORKSPACE = click.option("--workspace", type=click.UUID, help="The workspace, for a workspace touchpoint.")
 
 
 def add_to(group: click.Group) -> None:
@@ -42,12 +44,12 @@ def _add_live(group: click.Group) -> None:
         example="burnish live support.intent > prompt.md\nburnish live support.intent --at 2025-06-01T12:00:00+00:00",
         exits=GATEWAY_EXITS,
     )
-    @click.argument("touchpoint")
+    @click.argument("touchpoint", type=touchpoint_id)
     @click.option("--at", help="What was live then (ISO 8601 with an offset) instead of now.")
     @WORKSPACE
     @data_option
     @json_option
-    def live(touchpoint: str, at: str | None, workspace: str | None, data: Path, as_json: bool) -> None:
+    def live(touchpoint: str, at: str | None, workspace: UUID | None, data: Path, as_json: bool) -> None:
         """Print the prompt that is live; which version it is goes to stderr."""
         with gateway(data) as api:
             one = api.get(f"/touchpoints/{touchpoint}/live", at=_moment(at), workspace_id=workspace)
@@ -64,12 +66,12 @@ def _add_live(group: click.Group) -> None:
 
 def _add_history(group: click.Group) -> None:
     @verb(group, "history", example="burnish history support.intent", exits=GATEWAY_EXITS)
-    @click.argument("touchpoint")
+    @click.argument("touchpoint", type=touchpoint_id)
     @WORKSPACE
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
     @data_option
     @json_option
-    def history(touchpoint: str, workspace: str | None, limit: int, data: Path, as_json: bool) -> None:
+    def history(touchpoint: str, workspace: UUID | None, limit: int, data: Path, as_json: bool) -> None:
         """List what was live when, by whom and for which proposal."""
         with gateway(data) as api:
             found = api.get(f"/touchpoints/{touchpoint}/versions", workspace_id=workspace, limit=limit)
@@ -95,21 +97,21 @@ def _add_rollback(group: click.Group) -> None:
             REFUSED: "refused: there is nothing to go back to, or something else became live meanwhile",
         },
     )
-    @click.argument("touchpoint")
+    @click.argument("touchpoint", type=touchpoint_id)
     @click.option("--reason", required=True, help="Why; it is kept in the ledger.")
     @click.option("--to", "to_version", help="A version of `burnish history`.  [default: the one before]")
     @WORKSPACE
     @data_option
     @json_option
     def rollback(
-        touchpoint: str, reason: str, to_version: str | None, workspace: str | None, data: Path, as_json: bool
+        touchpoint: str, reason: str, to_version: str | None, workspace: UUID | None, data: Path, as_json: bool
     ) -> None:
         """Put an earlier version back.
 
         A prompt in the registry's own table is back when this returns. For a prompt in git you get the change to
         merge; once it is merged, the registry sees it and records the rollback.
         """
-        body = {"reason": reason, "to_version": to_version, "workspace_id": workspace}
+        body = {"reason": reason, "to_version": to_version, "workspace_id": str(workspace) if workspace else None}
         with gateway(data) as api:
             done = api.post(f"/touchpoints/{touchpoint}/rollback", body)
         if as_json:
@@ -131,7 +133,7 @@ def _print_rollback(proposal: dict[str, Any]) -> None:
 
 def _add_ledger(ledger: click.Group) -> None:
     @verb(ledger, "list", example="burnish ledger list --touchpoint support.intent", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
     @click.option("--before", type=click.IntRange(1), help="Entries before this number.")
     @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
     @data_option

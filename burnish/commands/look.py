@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -22,11 +23,12 @@ from burnish.commands.verbs import (
     gateway,
     json_option,
     say,
+    touchpoint_id,
     verb,
 )
 
 MAX_PUSH = 1_000
-MAX_LINE = 1_000_000
+MAX_PUSH_BYTES = 3_000_000
 
 
 def add_to(group: click.Group) -> None:
@@ -47,7 +49,7 @@ def _add_signals(signals: click.Group) -> None:
         example="burnish signals list --touchpoint support.intent --limit 10\nburnish signals list --rejected --json",
         exits=GATEWAY_EXITS,
     )
-    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
     @click.option("--rejected/--accepted", default=None, help="Only those that do not count, or that do.")
     @click.option("--unprocessed", is_flag=True, help="Only those the detector has not looked at.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
@@ -113,8 +115,8 @@ def _add_push(signals: click.Group) -> None:
         ),
         exits={**GATEWAY_EXITS, 0: "the gateway has stored them durably"},
     )
-    @click.option("--file", type=click.File("r", encoding="utf-8"), help="JSON lines, one signal each; - for stdin.")
-    @click.option("--touchpoint", help="The touchpoint of the one signal.")
+    @click.option("--file", type=click.File("rb"), help="JSON lines, one signal each; - for stdin.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="The touchpoint of the one signal.")
     @click.option("--type", "signal_type", default="flag", show_default=True, help="Its type.")
     @click.option("--workspace", type=click.UUID, help="Its workspace, for a workspace touchpoint.")
     @click.option("--actor", help="Who noticed.  [default: the token's owner]")
@@ -139,8 +141,9 @@ def _add_push(signals: click.Group) -> None:
         """Push one signal, or a file of them."""
         if (file is None) == (touchpoint is None):
             raise click.UsageError("give --file, or --touchpoint with what is known of the one signal")
+        name, signals = "", []
         if file is not None:
-            signals_of_file = _signals_of(file)
+            name, signals = file.name, _signals_of(file)
         else:
             one = {
                 "touchpoint_id": touchpoint,
@@ -149,39 +152,84 @@ def _add_push(signals: click.Group) -> None:
                 "actor_id": actor,
                 "payload": {name: value for name, value in payload.items() if value is not None},
             }
-            signals_of_file = iter([one])
-        pushed = _push_all(data, signals_of_file, key or uuid.uuid4().hex)
+            signals = [(0, one)]
+        pushed = _push_all(data, name, signals, key or uuid.uuid4().hex)
         if as_json:
             print_json({"accepted": len(pushed), "signal_ids": pushed})
         else:
-            say(f"{len(pushed)} signals accepted")
+            say(f"{len(pushed)} signal{'s' * (len(pushed) != 1)} accepted")
 
 
-def _push_all(data: Path, signals: Iterator[dict[str, Any]], key: str) -> list[str]:
+Numbered = tuple[int, dict[str, Any]]
+"""A signal with the line it stands in."""
+
+
+def _push_all(data: Path, name: str, signals: list[Numbered], key: str) -> list[str]:
+    """Push in batches. A refusal names the line, and how to go on without pushing anything twice."""
+    from burnish.client import FieldErrors
+
     pushed: list[str] = []
     with gateway(data) as api:
-        for number, batch in enumerate(iter(lambda: list(islice(signals, MAX_PUSH)), [])):
-            answer = api.post("/signals", {"signals": batch}, {"Idempotency-Key": f"{key}-{number}"})
-            pushed += answer["signal_ids"]
+        for number, batch in enumerate(_batches(signals)):
+            body = {"signals": [signal for _, signal in batch]}
+            try:
+                pushed += api.post("/signals", body, {"Idempotency-Key": f"{key}-{number}"})["signal_ids"]
+            except FieldErrors as error:
+                place = partial(_place, name, [line for line, _ in batch])
+                hint = f"the {len(pushed)} before were accepted; `--key {key}` goes on after them" if pushed else ""
+                raise error.at(place, hint) from error
     return pushed
 
 
-def _signals_of(file: Any) -> Iterator[dict[str, Any]]:
+def _batches(signals: list[Numbered]) -> Iterator[list[Numbered]]:
+    """As many at once as the gateway takes: by number, and by bytes."""
+    batch: list[Numbered] = []
+    size = 0
+    for numbered in signals:
+        more = len(json.dumps(numbered[1]))
+        if batch and (len(batch) == MAX_PUSH or size + more > MAX_PUSH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(numbered)
+        size += more
+    if batch:
+        yield batch
+
+
+def _place(name: str, lines: list[int], field: str) -> str:
+    """`signals[2].payload.text` as file, line and field; as it is where it was typed on the command line."""
+    found = re.fullmatch(r"signals\[(\d+)\]\.?(.*)", field)
+    if not found:
+        return field
+    within = found[2] or "the signal"
+    return f"{name}, line {lines[int(found[1])]}: {within}" if name else within
+
+
+def _signals_of(file: BinaryIO) -> list[Numbered]:
+    """Every signal of the file. It is read as a whole first, so that a bad line stops the push before it begins."""
+    signals: list[Numbered] = []
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
         try:
-            signal = json.loads(line)
+            signal = json.loads(line.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise Failure(f"{file.name}, line {number}: it is not UTF-8: {error.reason}", code=USAGE) from error
         except ValueError as error:
             raise Failure(f"{file.name}, line {number}: it is not JSON: {error}", code=USAGE) from error
+        except RecursionError as error:
+            raise Failure(f"{file.name}, line {number}: it is nested too deeply", code=USAGE) from error
         if not isinstance(signal, dict):
             raise Failure(f"{file.name}, line {number}: a signal is an object", code=USAGE)
-        yield signal
+        signals.append((number, signal))
+    if not signals:
+        raise Failure(f"{file.name} has no signals", "one JSON object a line was expected", USAGE)
+    return signals
 
 
 def _add_patterns(patterns: click.Group) -> None:
     @verb(patterns, "list", example="burnish patterns list --touchpoint support.intent", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
     @click.option("--all", "include_resolved", is_flag=True, help="Resolved ones, too.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
     @data_option

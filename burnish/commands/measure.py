@@ -10,7 +10,19 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import GATEWAY_EXITS, USAGE, Failure, Group, data_option, gateway, json_option, say, verb
+from burnish.commands.verbs import (
+    GATEWAY_EXITS,
+    NOT_FOUND,
+    USAGE,
+    Failure,
+    Group,
+    data_option,
+    gateway,
+    json_option,
+    say,
+    touchpoint_id,
+    verb,
+)
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
@@ -34,7 +46,7 @@ def _add_suites(suites: click.Group) -> None:
         example="burnish suites import support.intent examples/support_desk/data/gold.jsonl",
         exits={**GATEWAY_EXITS, 0: "these cases are the touchpoint's suite"},
     )
-    @click.argument("touchpoint")
+    @click.argument("touchpoint", type=touchpoint_id)
     @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
     @data_option
     @json_option
@@ -44,12 +56,7 @@ def _add_suites(suites: click.Group) -> None:
         A case has `input` (or `text`) and `expected` (or `category`); `case_id`, `split` (dev or test) and `cluster`
         may be given. The same content again changes nothing.
         """
-        from burnish.suite_file import SuiteFileError, read_suite
-
-        try:
-            cases = [case.model_dump(mode="json", exclude_none=True) for case in read_suite(file)]
-        except SuiteFileError as error:
-            raise Failure(str(error), code=USAGE) from error
+        cases = cases_of(file)
         with gateway(data) as api:
             suite = api.put(f"/touchpoints/{touchpoint}/suite", {"cases": cases})
         if as_json:
@@ -58,7 +65,7 @@ def _add_suites(suites: click.Group) -> None:
             _print_suites([suite])
 
     @verb(suites, "list", example="burnish suites list", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", help="Only of this one.")
+    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
     @data_option
     @json_option
     def list_(touchpoint: str | None, data: Path, as_json: bool) -> None:
@@ -69,6 +76,16 @@ def _add_suites(suites: click.Group) -> None:
             print_json(found)
         else:
             _print_suites(found)
+
+
+def cases_of(file: Path) -> list[dict[str, Any]]:
+    """The cases of a suite's file, as the gateway takes them."""
+    from burnish.suite_file import SuiteFileError, read_suite
+
+    try:
+        return [case.model_dump(mode="json", exclude_none=True) for case in read_suite(file)]
+    except SuiteFileError as error:
+        raise Failure(str(error), code=USAGE) from error
 
 
 def _add_ab(group: click.Group) -> None:
@@ -91,7 +108,9 @@ def _add_ab(group: click.Group) -> None:
         if (proposal_id is None) == (run_id is None):
             raise click.UsageError("give a proposal to measure, or --run with the id of a run")
         with gateway(data) as api:
-            if proposal_id is not None:
+            if run_id is not None:
+                api.get(f"/ab/{run_id}")  # a run that nobody asked for would be waited for in vain
+            else:
                 run_id = api.post(f"/proposals/{proposal_id}/ab")["run_id"]
             report = _finished(api, str(run_id), timeout_s) if wait else {"run_id": str(run_id)}
         if as_json:
@@ -128,7 +147,7 @@ def _report(api: Gateway, run_id: str) -> dict[str, Any] | None:
     try:
         report: dict[str, Any] = api.get(f"/ab/{run_id}")
     except Failure as error:
-        if error.exit_code == 5:
+        if error.exit_code == NOT_FOUND:
             return None
         raise
     return report

@@ -57,11 +57,12 @@ def add_to(group: click.Group) -> None:
         example="BURNISH_DATABASE_URL=postgresql://… BURNISH_NATS_URL=nats://… burnish run scanner",
         exits={**EXITS, 0: "stopped, by SIGTERM or Ctrl-C"},
     )
-    @click.argument("service", type=click.Choice(NAMES))
+    @click.argument("service", type=click.Choice(NAMES), metavar="SERVICE")
     def run(service: str) -> None:
         """Run one service in the foreground, configured by BURNISH_… environment variables.
 
-        Each service's README lists its variables. Logs are JSON lines on stderr.
+        SERVICE is scanner, normaliser, pattern_detector, proposal, ab_runner, registry or qa_ingest; its README lists
+        its variables. Logs are JSON lines on stderr.
         """
         from pydantic import ValidationError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,11 +20,13 @@ EXITS = {
 }
 GATEWAY_EXITS = {
     **EXITS,
+    USAGE: "wrong usage, or a file or field that is not right; stderr names it",
     UNREACHABLE: "the gateway cannot be reached",
     NOT_ALLOWED: "the token is missing, has run out, or does not allow this",
     NOT_FOUND: "there is no such thing",
     REFUSED: "refused: the state does not allow it; stderr says which holds",
 }
+TOUCHPOINT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -66,6 +69,11 @@ class Group(click.Group):
         """In order."""
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each verb with its whole first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(limit=100)) for name, verb in self.commands.items()])
+
 
 class Failure(click.ClickException):
     """Ends the verb with a message, a hint and an exit code."""
@@ -81,6 +89,13 @@ class Failure(click.ClickException):
         click.echo(self.message, err=True)
         if self.hint:
             click.echo(f"  {self.hint}", err=True)
+
+
+def touchpoint_id(value: str) -> str:
+    """A touchpoint's id as contracts have it, since it becomes part of an address."""
+    if not TOUCHPOINT_ID.fullmatch(value):
+        raise click.BadParameter("an id has lower-case letters, digits and . _ - only, and no . _ - first")
+    return value
 
 
 def verb(

@@ -16,12 +16,6 @@ from burnish.commands.show import plain
 from burnish.commands.verbs import Verb
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("BURNISH_")]:
-        monkeypatch.delenv(name)
-
-
 def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     context = click.Context(group)
     for name in group.list_commands(context):
