@@ -110,6 +110,7 @@ class Detector:
         started, run_id = self.clock(), uuid4()
         async with self.db.connection() as conn:
             thresholds, scanned = await store.thresholds(conn, touchpoint_id)
+            rerun = await store.rerun_since(conn, touchpoint_id)  # before the pool, so that this holds what it is about
             pool = await store.pool(conn, touchpoint_id, started - domain.LIVE_FOR, self.limits.signals)
             new = await store.unprocessed(conn, touchpoint_id)
             trusted = domain.actor_trust(await store.actors(conn, touchpoint_id))
@@ -124,7 +125,7 @@ class Detector:
                 return None
             request_id = request.data.request_id if request else None
             run = Run(run_id, touchpoint_id, trigger, started, started, request_id, signals=len(counting))
-            return await self._write(tx, run, outcomes, found, [*new, *found.back])
+            return await self._write(tx, run, outcomes, found, [*new, *found.back], rerun)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -206,6 +207,7 @@ class Detector:
         outcomes: Sequence[_Outcome],
         found: _Found,
         new: Sequence[UUID],
+        rerun: datetime | None,
     ) -> Run:
         await store.checked(tx.conn, found.asked, run.started_at)
         await store.count_again(tx.conn, sorted(found.back))
@@ -232,7 +234,7 @@ class Detector:
             detected=len(announced),
             changed=len(changed),
         )
-        await store.add_run(tx.conn, done)
+        await store.add_run(tx.conn, done, rerun)
         _log(done, announced, rejected)
         return done
 

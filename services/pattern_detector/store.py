@@ -395,7 +395,7 @@ async def run_again(conn: Connection, touchpoint_ids: Iterable[str], at: datetim
     """Have these touchpoints run again, as their pool changed."""
     await conn.execute(
         "INSERT INTO reruns SELECT id, $2 FROM unnest($1::text[]) AS id ON CONFLICT (touchpoint_id)"
-        " DO UPDATE SET since = EXCLUDED.since",
+        " DO UPDATE SET since = greatest(EXCLUDED.since, reruns.since + interval '1 microsecond')",
         sorted(set(touchpoint_ids)),
         at,
     )
@@ -590,8 +590,14 @@ class Run:
     changed: int = 0
 
 
-async def add_run(conn: Connection, run: Run) -> None:
-    """Record a run; a rerun that was asked for before it began is thereby done."""
+async def rerun_since(conn: Connection, touchpoint_id: str) -> datetime | None:
+    """When the pool last changed without a new signal, if no run has taken that into account yet."""
+    since: datetime | None = await conn.fetchval("SELECT since FROM reruns WHERE touchpoint_id = $1", touchpoint_id)
+    return since
+
+
+async def add_run(conn: Connection, run: Run, rerun: datetime | None) -> None:
+    """Record a run; the rerun that it saw before it read the pool is thereby done."""
     await conn.execute(
         """
         INSERT INTO runs (run_id, touchpoint_id, trigger, started_at, finished_at, request_id,
@@ -600,7 +606,8 @@ async def add_run(conn: Connection, run: Run) -> None:
         """,
         *astuple(run),
     )
-    await conn.execute("DELETE FROM reruns WHERE touchpoint_id = $1 AND since <= $2", run.touchpoint_id, run.started_at)
+    # By what was seen and not by time: one that was committed meanwhile may bear an earlier time.
+    await conn.execute("DELETE FROM reruns WHERE touchpoint_id = $1 AND since = $2", run.touchpoint_id, rerun)
 
 
 async def is_done(conn: Connection, request_id: UUID) -> bool:

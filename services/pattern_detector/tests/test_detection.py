@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,13 +13,13 @@ import pytest
 from libs.contracts.envelope import Event
 from libs.contracts.patterns import DetectRequestedV1, PatternChangedV1, PatternDetectedV1
 from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import GetDetectorStatus, GetPattern, ListPatterns
+from libs.contracts.queries import EvidenceStates, GetDetectorStatus, GetPattern, ListPatterns, ResolveEvidence
 from libs.contracts.signals import SignalProcessedV1, SignalRejectedV1
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of, said
 from services.pattern_detector import handlers
-from services.pattern_detector.tests.support import TOUCHPOINT, WORKSPACE, Bench, created
+from services.pattern_detector.tests.support import TOUCHPOINT, WORKSPACE, Bench, Clock, Scanner, created
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
 
@@ -173,6 +174,39 @@ async def test_a_touchpoint_without_scanners_is_not_asked_after(database: OpenDa
     await bench.hear(*(created(n) for n in range(8)))
     await requested(bench)
     assert bench.scanner.asked == []
+
+
+async def test_signals_called_bad_while_a_run_is_on_are_left_to_the_next_run(bench: Bench) -> None:
+    await bench.hear(*(created(n) for n in range(8)))
+    await requested(bench)
+    [before] = await top(bench)
+    bad = tuple(created(n).data.signal_id for n in (0, 4))
+    rejected = event_of(
+        ProposalRejectedV1(
+            proposal_id=uuid4(),
+            touchpoint_id=TOUCHPOINT,
+            pattern_id=before.pattern_id,
+            bad_signals=True,
+            signal_ids=bad,
+            reason="not read",
+            rejected_by="admin",
+        )
+    )
+
+    class Meanwhile(Scanner):
+        async def ask(self, query: ResolveEvidence, /, *, timeout_s: float) -> EvidenceStates:
+            slow_clock = Clock(bench.clock.now - timedelta(seconds=1))
+            await handlers.on_proposals_rejected([rejected], bench.db, slow_clock)
+            return await super().ask(query, timeout_s=timeout_s)
+
+    bench.scanner = Meanwhile()
+    await requested(bench)
+    bench.scanner = Scanner()
+    [run] = await bench.detector.run_due()
+    assert run.trigger == "refresh"
+    [after] = await top(bench)
+    assert after.evidence_count == 6
+    assert await bench.detector.run_due() == []
 
 
 async def test_bad_signals_leave_the_pool_and_cost_their_actors_trust(bench: Bench) -> None:
