@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 
 def schema_of(event: type[EventData]) -> dict[str, Any]:
     """The JSON Schema (2020-12) of one event as it stands on the bus, envelope included."""
-    body = Event[event].model_json_schema(mode="validation")  # type: ignore[valid-type]
+    body = _open(Event[event].model_json_schema(mode="validation"))  # type: ignore[valid-type]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{SCHEMA_BASE}{event.type}.json",
@@ -24,6 +24,15 @@ def schema_of(event: type[EventData]) -> dict[str, Any]:
         "title": event.type,
         "description": event.__doc__,
     }
+
+
+def _open(schema: Any) -> Any:
+    """The schema with room for what a newer sender adds, also where a person's own text has none."""
+    if isinstance(schema, list):
+        return [_open(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _open(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
 
 
 def generated() -> dict[str, str]:
@@ -53,6 +62,8 @@ def _breaks(at: str, old: Schema, new: Schema, old_root: Schema, new_root: Schem
     for upper in ("maximum", "exclusiveMaximum", "maxLength", "maxItems"):
         if upper in new and new[upper] < old.get(upper, float("inf")):
             yield f"{at or '/'}: {upper} fell to {new[upper]}"
+    if new.get("additionalProperties") is False and old.get("additionalProperties") is not False:
+        yield f"{at or '/'}: a newer sender's fields are refused now"
     for missing in sorted(set(new.get("required", ())) - set(old.get("required", ()))):
         yield f"{at}/{missing}: is required now"
     for optional in sorted(set(old.get("required", ())) - set(new.get("required", ()))):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from libs.contracts.envelope import EventData, Frozen
 from libs.contracts.vocabulary import Adapter, Name, PromptText, Scope, ShortText, TouchpointId
@@ -97,12 +98,33 @@ class Touchpoint(Strict):
     active: bool = True
 
 
+def _known_keys(value: object, model: type[Strict] = Touchpoint) -> object:
+    """The value without the keys that this code does not know. A mistake is refused where a person makes it; on the
+    bus an unknown key comes from a newer sender."""
+    if isinstance(value, list | tuple):
+        return [_known_keys(item, model) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: next((_known_keys(item, inner) for inner in _strict_in(model.model_fields[name].annotation)), item)
+        for name, item in value.items()
+        if name in model.model_fields
+    }
+
+
+def _strict_in(annotation: object) -> Iterator[type[Strict]]:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _strict_in(argument)
+
+
 class TouchpointRegisteredV1(EventData):
     """A touchpoint was registered or its configuration changed; `revision` counts up from 1."""
 
     type: ClassVar[str] = "refinement.touchpoint.registered.v1"
 
-    touchpoint: Touchpoint
+    touchpoint: Annotated[Touchpoint, BeforeValidator(_known_keys)]
     revision: int = Field(ge=1)
     registered_by: Name
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from libs.contracts import asyncapi, generate, schemas, topology
-from libs.contracts.envelope import Event
+from libs.contracts.envelope import Event, EventData
 from libs.contracts.prompt_hash import content_sha256
 from libs.contracts.proposals import PromptPart
 from libs.contracts.signals import EvidenceRef, SignalObservedV1, SignalPayload
-from libs.contracts.touchpoints import Storage, Touchpoint
+from libs.contracts.touchpoints import Storage, Touchpoint, TouchpointRegisteredV1
 
 
 def signal(**changes: Any) -> SignalObservedV1:
@@ -159,6 +159,26 @@ def test_a_new_optional_field_is_compatible() -> None:
     assert schemas.breaks(_schema(), new) == []
 
 
+@pytest.mark.parametrize("event", topology.EVENTS, ids=lambda event: event.type)
+def test_no_event_refuses_what_a_newer_sender_adds(event: type[EventData]) -> None:
+    assert '"additionalProperties": false' not in json.dumps(schemas.schema_of(event))
+
+
+def test_a_registration_by_a_newer_sender_is_read_without_what_is_not_known() -> None:
+    storage = {"adapter": "feed_prompts", "initial_text": "x"}
+    source, suite = {"scanner": "si_flag", "options": {"threshold": 1}}, {"margin": 0.02}
+    fields: dict[str, Any] = {"id": "support.intent", "scope": "global"}
+    known = {**fields, "storage": storage, "suite": suite, "signals": [source]}
+    new = {"colour": "blue"}
+    newer = {**fields, **new, "storage": storage | new, "suite": suite | new, "signals": [source | new]}
+    body = json.dumps({"touchpoint": newer, "revision": 1, "registered_by": "ada"})
+    read = TouchpointRegisteredV1.model_validate_json(body)
+    assert read.touchpoint == Touchpoint.model_validate(known)
+    assert TouchpointRegisteredV1(touchpoint=read.touchpoint, revision=1, registered_by="ada") == read
+    with pytest.raises(ValidationError, match="colour"):
+        Touchpoint.model_validate(newer)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -171,6 +191,7 @@ def test_a_new_optional_field_is_compatible() -> None:
         (lambda d: d["properties"]["actor_id"].update(maxLength=10), "maxLength fell"),
         (lambda d: d["properties"]["touchpoint_id"].update(pattern="x"), "pattern"),
         (lambda d: d["properties"]["workspace_id"]["anyOf"].pop(), "branches"),
+        (lambda d: d.update(additionalProperties=False), "refused now"),
     ],
 )
 def test_everything_else_is_not(change: Any, told: str) -> None:
