@@ -48,6 +48,10 @@ def demo(dataset: Path | None, proposals: int, data: Path | None, keep: bool, as
         asyncio.run(_run(chosen, proposals, data and data.absolute(), keep, as_json))
     except (DemoError, GatewayError) as error:
         raise Failure(str(error)) from error
+    except asyncio.CancelledError:  # SIGTERM
+        click.echo("stopped", err=True)
+        if not keep:
+            raise SystemExit(143) from None
 
 
 demo.example = "burnish demo\nburnish demo --dataset ../shared/data/banking77 --json > result.json"
@@ -66,9 +70,13 @@ async def _run(chosen: Dataset, proposals: int, data: Path | None, keep: bool, a
                 folder / "installation", repositories=[repository], on_progress=bars.say
             ) as running:
                 outcome = await _loop(chosen, proposals, running, repository, bars)
-                _report(chosen, outcome, as_json, monotonic() - started)
+                seconds = monotonic() - started
                 if keep:
-                    await _stay(running, bars)
+                    bars.stop()
+                    _report(chosen, outcome, as_json, seconds)
+                    await _stay(running)
+                bars.step("Stopping")
+        _report(chosen, outcome, as_json, seconds)
 
 
 async def _loop(chosen: Dataset, proposals: int, running: RunningInstallation, repository: Path, bars: Bars) -> Outcome:
@@ -92,8 +100,8 @@ def _report(chosen: Dataset, outcome: Outcome, as_json: bool, seconds: float) ->
         show(Console(), result)
 
 
-async def _stay(running: RunningInstallation, bars: Bars) -> None:
-    bars.step("Left running; Ctrl-C stops it")
+async def _stay(running: RunningInstallation) -> None:
+    click.echo("left running; Ctrl-C stops it", err=True)
     click.echo(f"gateway  {running.url}  (its API at {running.url}/docs)", err=True)
     click.echo(f"token    {running.token(subject='demo-admin')}", err=True)
     click.echo(f"data     {running.data}", err=True)

@@ -38,6 +38,11 @@ class Bars:
             self._finish()
         self._bars.stop()
 
+    def stop(self) -> None:
+        """Finish and leave the bars as they stand; what is printed from now on comes below them."""
+        self._finish()
+        self._bars.stop()
+
     def step(self, title: str, total: int | None = None) -> None:
         """Finish the step before, begin this one."""
         self._finish()
