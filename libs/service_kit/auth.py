@@ -157,13 +157,18 @@ def _without_secret(key: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Verifier:
-    """What a token must be to hold here: by this issuer, for this audience, with one of these algorithms."""
+    """What a token must be to hold here: by this issuer, for this audience, with one of these algorithms.
+
+    With an `organization`, only tokens of that one hold: an issuer may serve several, and to each of them `"*"` means
+    all workspaces.
+    """
 
     keys: Keys
     issuer: str
     audience: str
     algorithms: tuple[Algorithm, ...] = ("ES256",)
     leeway_s: float = 10.0
+    organization: str = ""
 
     async def caller(self, authorization: str | None) -> Caller:
         """The caller behind an `Authorization` header. Raises NotAuthenticated."""
@@ -172,9 +177,12 @@ class Verifier:
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_CHARACTERS:
             raise NotAuthenticated("there is no bearer token")
         try:
-            return _caller(await self._claims(token))
+            caller = _caller(await self._claims(token))
         except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
             raise NotAuthenticated(type(error).__name__) from error
+        if self.organization and caller.organization != self.organization:
+            raise NotAuthenticated("the token is of another organisation")
+        return caller
 
     async def _claims(self, token: str) -> dict[str, Any]:
         header = jwt.get_unverified_header(token)

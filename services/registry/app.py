@@ -30,7 +30,13 @@ def build(settings: Settings) -> Service:
     repositories = Repositories(settings.repository_roots)
     changes = Changes(db, ledger, repositories)
     keys = JwksKeys(settings.jwt_jwks)
-    verifier = Verifier(keys, settings.jwt_issuer, settings.jwt_audience, settings.jwt_algorithms)
+    verifier = Verifier(
+        keys,
+        settings.jwt_issuer,
+        settings.jwt_audience,
+        settings.jwt_algorithms,
+        organization=settings.jwt_organization,
+    )
     registration = Registration(db, ledger, repositories)
 
     service.consume(ProposalApprovedV1, handlers.on_proposal_approved, db=db, ledger=ledger, changes=changes)

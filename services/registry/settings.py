@@ -18,7 +18,8 @@ class Settings(KitSettings):
 
     `repository_roots`: the folders in which repositories with prompts may lie, separated as in `PATH`; without one,
     no repository can be registered, so that no caller makes the server read a folder of its choice.
-    `jwt_jwks`: a file path or an https URL of the issuer's public keys.
+    `jwt_jwks`: a file path or an https URL of the issuer's public keys. `jwt_organization`: whose tokens hold, where
+    the issuer serves several organisations; without it, those of any.
     """
 
     repository_roots: Annotated[tuple[Path, ...], NoDecode] = ()
@@ -26,6 +27,7 @@ class Settings(KitSettings):
     jwt_audience: str = "burnish"
     jwt_algorithms: Annotated[tuple[Algorithm, ...], NoDecode] = ("ES256", "EdDSA", "RS256")
     jwt_jwks: str = ""
+    jwt_organization: str = ""
     intents_every_s: float = Field(default=2.0, gt=0.0)
     drift_every_s: float = Field(default=30.0, gt=0.0)
     idempotency_hours: int = Field(default=24, ge=1)

@@ -75,6 +75,14 @@ async def test_a_minted_token_says_who_asks(verifier: Verifier) -> None:
     assert not caller.has_workspace(uuid4())
 
 
+async def test_a_token_of_another_organisation_does_not_hold(file: Path) -> None:
+    verifier = Verifier(JwksKeys(str(file)), "burnish", "burnish", organization="acme")
+    assert (await verifier.caller(f"Bearer {mint(KEY, 'ada', organization='acme')}")).organization == "acme"
+    for other in ("", "acme2"):
+        with pytest.raises(NotAuthenticated, match="another organisation"):
+            await verifier.caller(f"Bearer {mint(KEY, 'ada', organization=other, workspaces='*', roles=['admin'])}")
+
+
 async def test_all_workspaces(verifier: Verifier) -> None:
     caller = await verifier.caller(f"bearer {mint(KEY, 'ada', workspaces='*')}")
     assert caller.has_workspace(UUID(int=0))
