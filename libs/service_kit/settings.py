@@ -18,7 +18,7 @@ class KitSettings(BaseSettings):
     js_prefix: str = Field(default="bus", description="JetStream API prefix of a service account")
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=0, description="0: any free port")
-    pool_size: int = Field(default=8, ge=1)
+    pool_size: int = Field(default=8, ge=4, description="a run may hold one connection, need another, beside the relay")
     graceful_timeout_s: float = Field(default=15.0, ge=0.0)
     redelivery_delays_s: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
     inbox: bool = Field(default=True, description="off only as the control of a fault drill")

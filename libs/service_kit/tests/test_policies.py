@@ -8,11 +8,13 @@ import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
 
 from libs.service_kit.errors import Poison, Unavailable
 from libs.service_kit.faults import Faults
 from libs.service_kit.redelivery import LONGEST_WAIT_S, TRANSIENT, Again, Dead, Redelivery
 from libs.service_kit.retry import Retry
+from libs.service_kit.settings import KitSettings
 
 
 @given(st.integers(1, 1_000))
@@ -62,3 +64,8 @@ def test_faults_are_off_by_default_and_names_are_checked() -> None:
     Faults.parse("commit_ack:0.0;seed=3").point("commit_ack")
     with pytest.raises(ValueError, match="names the point 'comit'"):
         Faults.parse("comit:0.5")
+
+
+def test_a_pool_in_which_a_run_would_wait_for_itself_is_refused() -> None:
+    with pytest.raises(ValidationError, match="pool_size"):
+        KitSettings(database_url=SecretStr(""), pool_size=2)
