@@ -286,7 +286,7 @@ def _unreadable(api: Gateway, touchpoint: dict[str, Any]) -> Finding | None:
         api.post("/touchpoints/plan", {"touchpoints": [touchpoint]})
     except Failure as error:
         todo = "put the prompt back where the touchpoint says, or apply its touchpoints file anew"
-        return Finding(f"touchpoint {touchpoint['id']}", "fail", f"its prompt cannot be read: {error.message}", todo)
+        return Finding(f"touchpoint {touchpoint['id']}", "fail", f"it cannot be used: {error.message}", todo)
     return None
 
 

@@ -43,6 +43,7 @@ def add_to(group: click.Group) -> None:
     group.add_command(touchpoints)
     _add_file_verbs(touchpoints)
     _add_looking(touchpoints)
+    _add_confirm(touchpoints)
     _add_scan(group)
 
 
@@ -130,6 +131,37 @@ def _add_looking(touchpoints: click.Group) -> None:
             print_json({**one, "status": status})
         else:
             _print_touchpoint(one, status)
+
+
+def _add_confirm(touchpoints: click.Group) -> None:
+    @verb(
+        touchpoints,
+        "confirm",
+        example="burnish touchpoints confirm support.intent",
+        exits={**GATEWAY_EXITS, 0: "the repository was looked at", 1: "a change still cannot be committed"},
+    )
+    @click.argument("touchpoint", type=touchpoint_id)
+    @data_option
+    @json_option
+    def confirm(touchpoint: str, data: Path, as_json: bool) -> None:
+        """Look at the repository now: what is merged becomes live, what failed is tried again."""
+        with gateway(data) as api:
+            intents = api.post(f"/touchpoints/{touchpoint}/confirm")["intents"]
+        if as_json:
+            print_json(intents)
+        else:
+            _print_intents(intents)
+        if failed := [one for one in intents if one["state"] == "failed"]:
+            raise Failure(failed[0]["error"], code=FAILED)
+
+
+def _print_intents(intents: list[dict[str, Any]]) -> None:
+    rows = [
+        [one["kind"], one["state"], one["branch"],
+         short(one["proposal_id"]), one["reason"], when(one["updated_at"])]
+        for one in intents
+    ]  # fmt: skip
+    print_table(["change", "state", "branch", "proposal", "why", "since"], rows, empty="nothing waits to be merged")
 
 
 def _add_scan(group: click.Group) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
 
 import click
 
 from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
 from burnish.commands.verbs import (
+    FAILED,
     GATEWAY_EXITS,
     REFUSED,
+    Failure,
     Group,
     data_option,
     gateway,
@@ -23,6 +26,11 @@ from burnish.commands.verbs import (
 )
 from libs.contracts.vocabulary import ProposalState
 
+if TYPE_CHECKING:
+    from burnish.client import Gateway
+
+COMMIT_WAIT_S = 5.0
+POLL_S = 0.1
 PROPOSAL = click.argument("proposal_id", type=click.UUID)
 REASON = click.option("--reason", required=True, help="Why; it is kept with the proposal.")
 
@@ -109,6 +117,7 @@ def _add_approve(proposals: click.Group) -> None:
         exits={
             **GATEWAY_EXITS,
             0: "approved; the registry activates it, or proposes the commit that a person merges",
+            FAILED: "it failed, or is approved and cannot be committed; stderr says why",
             REFUSED: "refused: the gate is not passed, or the text is not the one that was read",
         },
     )
@@ -127,7 +136,9 @@ def _add_approve(proposals: click.Group) -> None:
                 if not yes:
                     _ask(one)
             done = api.post(f"/proposals/{proposal_id}/approve", {"content_sha256": sha256, "reason": reason})
+            intent = _committed(api, done)
         _told(done, as_json)
+        _say_committed(intent)
 
 
 def _add_turning_down(proposals: click.Group) -> None:
@@ -182,6 +193,29 @@ def _ask(one: dict[str, Any]) -> None:
     say(printable(one["diff"]))
     say(f"A/B: {_verdict(one['ab'])}")
     click.confirm(f"Approve {one['proposal_id']}?", abort=True, err=True)
+
+
+def _committed(api: Gateway, approved: dict[str, Any]) -> dict[str, Any] | None:
+    """What became of an approved change in git: its intent, once the commit is made or cannot be. None elsewhere."""
+    touchpoint = approved["touchpoint_id"]
+    adapter = api.get(f"/touchpoints/{touchpoint}")["touchpoint"]["storage"]["adapter"]
+    deadline = time.monotonic() + COMMIT_WAIT_S
+    while adapter != "feed_prompts" and time.monotonic() < deadline:
+        for intent in api.get(f"/touchpoints/{touchpoint}/intents")["intents"]:
+            if intent["proposal_id"] == approved["proposal_id"] and intent["state"] != "recorded":
+                return dict(intent)
+        time.sleep(POLL_S)
+    return None
+
+
+def _say_committed(intent: dict[str, Any] | None) -> None:
+    if intent is None:
+        return
+    if intent["state"] == "failed":
+        again = f"`burnish touchpoints confirm {intent['touchpoint_id']}` tries again"
+        raise Failure(f"it is approved, and not committed: {intent['error']}", again, FAILED)
+    if intent["branch"] and intent["state"] == "open":
+        say(f"its commit waits on the branch {plain(intent['branch'])}; merge it to make it live")
 
 
 def _told(done: dict[str, Any], as_json: bool) -> None:

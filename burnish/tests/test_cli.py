@@ -30,7 +30,8 @@ def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 ALL = dict(verbs(main))
 EXPECTED = """
 up|run|migrate|topology|doctor|demo|scan|ab|live|history|rollback|token|touchpoints plan|touchpoints apply|
-touchpoints list|touchpoints show|signals list|signals show|signals push|patterns list|patterns show|proposals list|
+touchpoints list|touchpoints show|touchpoints confirm|
+signals list|signals show|signals push|patterns list|patterns show|proposals list|
 proposals show|proposals create|proposals approve|proposals reject|proposals waive|proposals bad-signals|
 suites import|suites list|ledger list|ledger verify|dlq list|dlq show|dlq replay
 """

@@ -117,6 +117,32 @@ def test_a_run_that_nobody_asked_for_is_not_waited_for(data: Path, server: Scrip
     assert len(server.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("intent", "code", "told"),
+    [
+        (
+            {"state": "failed", "branch": None, "error": "it has uncommitted edits"},
+            1,
+            "not committed: it has uncommitted",
+        ),
+        ({"state": "open", "branch": "burnish/0000", "error": None}, 0, "waits on the branch burnish/0000"),
+    ],
+)
+def test_an_approval_says_what_became_of_its_commit(
+    data: Path, server: Scripted, intent: dict[str, str | None], code: int, told: str
+) -> None:
+    named = {"proposal_id": str(NOBODY), "touchpoint_id": "desk.intent"}
+    server.answers = [
+        (200, {**named, "state": "approved"}),
+        (200, {"touchpoint": {"storage": {"adapter": "skill_file"}}}),
+        (200, {"intents": [{**named, "state": "recorded"}]}),
+        (200, {"intents": [{**named, **intent}]}),
+    ]
+    ended, _, err = invoke(data, "proposals", "approve", str(NOBODY), "--sha256", "0" * 64)
+    assert ended == code
+    assert told in err
+
+
 def test_a_scan_without_scanners_is_no_success(data: Path, server: Scripted) -> None:
     server.answers = [(200, {"runs": []}), (200, {"touchpoint": {"signals": []}})]
     code, _, err = invoke(data, "scan", "desk.intent")
