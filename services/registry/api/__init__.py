@@ -23,12 +23,18 @@ from services.registry.api.body import BodyLimit
 from services.registry.api.gateway import Gateway
 
 PREFIX = "/api/refinement"
+ABOUT = """The refinement loop over HTTP: push signals, read patterns, measure and decide on proposals, see or change
+which version of a prompt is live.
+
+Every request carries `Authorization: Bearer <JWT>` of an admin, except `POST /signals` (scope `signals:write`) and
+`GET …/live` (scope `prompts:read`). Every failure is `application/problem+json` with a stable `code`; a 409 tells the
+state that holds now, a 422 names each field."""
 ROUTERS = (signals, touchpoints, patterns, proposals, evaluations, versions, ledger, dead_letters)
 
 
 def build_api(gateway: Gateway) -> FastAPI:
     """The app. Every request passes the guard before it is routed, so a new endpoint is admin-only by itself."""
-    app = FastAPI(title="Burnish", version="1", redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Burnish", version="1", description=ABOUT, redoc_url=None, redirect_slashes=False)
     app.state.gateway = gateway
     api = APIRouter(prefix=PREFIX, responses=errors.DOCUMENTED)
     for module in ROUTERS:
@@ -44,7 +50,7 @@ def build_api(gateway: Gateway) -> FastAPI:
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         document.setdefault("components", {})["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
         }
