@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,14 +18,8 @@ from libs.service_kit.nats_config import ADMIN_USER
 if TYPE_CHECKING:
     from libs.service_kit.auth import SigningKey
 
-DEFAULT_NAME = ".burnish"
 NEEDS_BYTES = 300_000_000
 PLATFORM_READER = "platform_reader"
-
-
-def default_data() -> Path:
-    """`BURNISH_DATA`, or `.burnish` in the current folder."""
-    return Path(os.environ.get("BURNISH_DATA") or DEFAULT_NAME)
 
 
 def new_password() -> str:

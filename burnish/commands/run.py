@@ -23,7 +23,13 @@ NAMES = [entry.name for entry in SERVICES]
 
 def add_to(group: click.Group) -> None:
     """Register the verbs."""
+    _add_up(group)
+    _add_run(group)
+    _add_migrate(group)
+    _add_topology(group)
 
+
+def _add_up(group: click.Group) -> None:
     @verb(
         group,
         "up",
@@ -51,6 +57,8 @@ def add_to(group: click.Group) -> None:
         """
         asyncio.run(_up(data, port, repositories, platform_dsn, as_json))
 
+
+def _add_run(group: click.Group) -> None:
     @verb(
         group,
         "run",
@@ -75,6 +83,8 @@ def add_to(group: click.Group) -> None:
             wrong = [f"BURNISH_{'.'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
             raise Failure(f"the settings of {service} are not right:\n  " + "\n  ".join(wrong)) from None
 
+
+def _add_migrate(group: click.Group) -> None:
     @verb(group, "migrate", example="burnish migrate\nburnish migrate --phase pre\nburnish migrate --status --json")
     @data_option
     @click.option(
@@ -98,6 +108,8 @@ def add_to(group: click.Group) -> None:
         else:
             say(f"{len(applied)} migrations applied" if applied else "nothing to do: every schema is up to date")
 
+
+def _add_topology(group: click.Group) -> None:
     @verb(
         group,
         "topology",

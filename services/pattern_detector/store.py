@@ -25,8 +25,6 @@ MOST_EVIDENCE = 50
 EXCERPT = 400
 """Characters of a text in a list of evidence: fifty pieces stay far below the limit of an event."""
 
-MOST_CHECKED = 3_000
-
 
 # --- locks ------------------------------------------------------------------------------------------------
 
