@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -26,6 +26,9 @@ from burnish.commands.verbs import (
     touchpoint_id,
     verb,
 )
+
+if TYPE_CHECKING:
+    from burnish.client import Gateway
 
 MAX_PUSH = 1_000
 MAX_PUSH_BYTES = 3_000_000
@@ -178,7 +181,29 @@ def _push_all(data: Path, name: str, signals: list[Numbered], key: str) -> list[
                 place = partial(_place, name, [line for line, _ in batch])
                 hint = f"the {len(pushed)} before were accepted; `--key {key}` goes on after them" if pushed else ""
                 raise error.at(place, hint) from error
+        for remark in _uncounted(api, signals):
+            say(f"note: {remark}")
     return pushed
+
+
+def _uncounted(api: Gateway, signals: list[Numbered]) -> list[str]:
+    """Which of the accepted signals will be kept without counting, and why; nothing where the token may only push."""
+    try:
+        registered = [one["touchpoint"] for one in api.get("/touchpoints")["touchpoints"]]
+    except Failure:
+        return []
+    scopes = {one["id"]: one["scope"] for one in registered}
+    pairs = {(str(signal.get("touchpoint_id")), signal.get("workspace_id") is not None) for _, signal in signals}
+    remarks = []
+    for touchpoint, with_workspace in sorted(pairs):
+        match scopes.get(touchpoint), with_workspace:
+            case None, _:
+                remarks.append(f"{plain(touchpoint)} is not registered: its signals count once it is")
+            case "global", True:
+                remarks.append(f"{touchpoint} is global: its signals that name a workspace do not count")
+            case "workspace", False:
+                remarks.append(f"{touchpoint} is scoped to workspaces: its signals without one do not count")
+    return list(dict.fromkeys(remarks))
 
 
 def _batches(signals: list[Numbered]) -> Iterator[list[Numbered]]:

@@ -91,9 +91,31 @@ def test_a_refused_signal_is_a_line_of_the_file_and_a_key_goes_on(data: Path, se
 
 
 def test_a_push_is_as_large_as_the_gateway_takes(data: Path, server: Scripted, tmp_path: Path) -> None:
-    server.body = {"accepted": 0, "signal_ids": []}
+    server.body = {"accepted": 0, "signal_ids": [], "touchpoints": []}
     assert invoke(data, "signals", "push", "--file", str(signals(tmp_path / "s.jsonl", 400, "x" * 15_000)))[0] == 0
-    assert [len(body["signals"]) for body in server.bodies] == [198, 198, 4]
+    assert [len(body["signals"]) for body in server.bodies if body] == [198, 198, 4]
+
+
+def test_a_push_says_which_signals_will_not_count(data: Path, server: Scripted, tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    here = {"workspace_id": str(NOBODY)}
+    pairs = [("nope", {}), ("every", here), ("each", {}), ("every", {}), ("each", here), ("nope", here)]
+    file.write_text("".join(json.dumps({"touchpoint_id": name, **more}) + "\n" for name, more in pairs))
+    known = [{"touchpoint": {"id": "every", "scope": "global"}}, {"touchpoint": {"id": "each", "scope": "workspace"}}]
+    server.body = {"signal_ids": [], "touchpoints": known}
+    code, _, err = invoke(data, "signals", "push", "--file", str(file))
+    assert code == 0
+    assert [line for line in err.splitlines() if line.startswith("note: ")] == [
+        "note: each is scoped to workspaces: its signals without one do not count",
+        "note: every is global: its signals that name a workspace do not count",
+        "note: nope is not registered: its signals count once it is",
+    ]
+
+
+def test_a_token_that_may_only_push_is_enough(data: Path, server: Scripted, tmp_path: Path) -> None:
+    server.answers = [(202, {"signal_ids": [str(NOBODY)]}), (403, {})]
+    code, _, err = invoke(data, "signals", "push", "--file", str(signals(tmp_path / "s.jsonl", 1)))
+    assert (code, err) == (0, "1 signal accepted\n")
 
 
 @pytest.mark.parametrize(
