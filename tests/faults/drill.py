@@ -29,6 +29,7 @@ BATCH = 20
 PUSHERS = 4
 SETTLE_S = 240.0
 VICTIMS = ("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry", "qa_ingest")
+SERVERS = ("postgres", "nats")
 PROMPT = "## Labels\n\n### a\nAbout a.\n\n### b\nAbout b.\n"
 
 
@@ -41,11 +42,12 @@ class Plan:
     seed: int
     inbox: bool = True
     suicide: float = 0.0
+    among: tuple[str, ...] = VICTIMS
 
     def victims(self) -> Iterator[tuple[float, str]]:
         """(pause in seconds, service) for each kill; every service is among them when there are enough."""
         random = Random(self.seed)
-        names = [VICTIMS[n % len(VICTIMS)] for n in range(self.kills)]
+        names = [self.among[n % len(self.among)] for n in range(self.kills)]
         random.shuffle(names)
         for name in names:
             yield random.uniform(0.2, 0.8), name

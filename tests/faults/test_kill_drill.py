@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.drill import VICTIMS, Plan, Result, run
+from tests.faults.drill import SERVERS, VICTIMS, Plan, Result, run
 
 
 def tell(result: Result) -> None:
@@ -37,6 +37,16 @@ async def test_every_service_killed_under_5000_signals(tmp_path: Path, seed: int
     tell(result)
     assert set(result.kills) == set(VICTIMS)
     assert result.restarts > sum(result.kills.values()), "none died between commit and ack, or PubAck and mark"
+    assert_reconciles(result, 5_000)
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(1_200)
+async def test_postgres_and_nats_killed_too(tmp_path: Path) -> None:
+    plan = Plan(signals=5_000, kills=27, seed=13, suicide=0.02, among=(*VICTIMS, *SERVERS))
+    result = await run(plan, tmp_path / "data")
+    tell(result)
+    assert set(SERVERS) <= set(result.kills)
     assert_reconciles(result, 5_000)
 
 
