@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi_offline import FastAPIOffline
 
 from services.registry.api import (
     dead_letters,
@@ -18,7 +19,7 @@ from services.registry.api import (
     touchpoints,
     versions,
 )
-from services.registry.api.access import Guard
+from services.registry.api.access import DOCS_FILES, Guard
 from services.registry.api.body import BodyLimit
 from services.registry.api.gateway import Gateway
 
@@ -34,7 +35,15 @@ ROUTERS = (signals, touchpoints, patterns, proposals, evaluations, versions, led
 
 def build_api(gateway: Gateway) -> FastAPI:
     """The app. Every request passes the guard before it is routed, so a new endpoint is admin-only by itself."""
-    app = FastAPI(title="Burnish", version="1", description=ABOUT, redoc_url=None, redirect_slashes=False)
+    # The docs page with its own scripts: a self-hosted gateway sends nobody's browser to a CDN.
+    app = FastAPIOffline(
+        redoc_url=None,
+        static_url=DOCS_FILES,
+        title="Burnish",
+        version="1",
+        description=ABOUT,
+        redirect_slashes=False,
+    )
     app.state.gateway = gateway
     api = APIRouter(prefix=PREFIX, responses=errors.DOCUMENTED)
     for module in ROUTERS:

@@ -17,7 +17,9 @@ from services.registry.api.errors import Forbidden, not_allowed
 log = logging.get(__name__)
 
 ADMIN = "admin"
-OPEN = frozenset({"/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"})
+DOCS_FILES = "/docs-files"
+_DOCS = {"/openapi.json", "/docs", *(f"{DOCS_FILES}/swagger-ui{name}" for name in ("-bundle.js", ".css"))}
+OPEN = frozenset({"/health/live", "/health/ready", "/metrics", *_DOCS, f"{DOCS_FILES}/favicon.png"})
 
 
 @dataclass(frozen=True)

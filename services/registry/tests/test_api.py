@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -416,4 +417,14 @@ async def test_the_openapi_document_and_readiness_are_open_and_whole(api: Api) -
     assert document["security"] == [{"bearer": []}]
     ready = await client.get("/health/ready")
     assert ready.json()["checks"]["jwks"] == "ok"
-    assert (await client.get("/docs")).status_code == 200
+
+
+async def test_the_docs_page_needs_no_other_host_and_no_other_file_is_open(api: Api) -> None:
+    client = await api.bare()
+    page = (await client.get("/docs")).text
+    files = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert files
+    assert all(file.startswith("/docs-files/") for file in files)
+    for file in files:
+        assert (await client.get(file)).status_code == 200
+    assert (await client.get("/docs-files/redoc.standalone.js")).status_code == 401
