@@ -33,37 +33,40 @@ class SentenceTransformersEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of each vector; loads the model when it is not loaded yet."""
-        with self._lock:
-            probe = self._loaded.encode([""], show_progress_bar=False)
-        return int(np.asarray(probe).shape[1])
+        """Length of each vector. Loads the model when it is not loaded yet; later calls neither compute nor wait."""
+        return self._width
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """See `Embedder.embed`. Runs in a thread, one batch at a time."""
+        """See `Embedder.embed`. Runs in a thread, one batch at a time. The model cuts texts at its own limit."""
         return await asyncio.to_thread(self._embed, list(texts))
 
     def _embed(self, texts: list[str]) -> Vectors:
-        with self._lock:
-            model = self._loaded
-            if not texts:
-                return np.zeros((0, int(np.asarray(model.encode([""])).shape[1])), dtype=np.float32)
-            raw = model.encode(texts, convert_to_numpy=True, show_progress_bar=False)
-        vectors = np.asarray(raw, dtype=np.float32)
+        if not texts:
+            return np.zeros((0, self._width), dtype=np.float32)
+        vectors = self._encode(texts)
         vectors[[not text.strip() for text in texts]] = 0.0
         return normalise(vectors)
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        with self._lock:
+            raw = self._loaded.encode(texts, convert_to_numpy=True, show_progress_bar=False)
+        return np.asarray(raw, dtype=np.float32)
+
+    @cached_property
+    def _width(self) -> int:
+        return int(self._encode([""]).shape[1])
 
     @cached_property
     def _loaded(self) -> Any:
         try:
-            from sentence_transformers import (
-                SentenceTransformer,
-            )
+            from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise EmbedderError(_EXTRA) from error
         try:
             return SentenceTransformer(self._name, device=self._device, local_files_only=self._local_only)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # what torch and transformers raise for a wrong name or device has no common base
             raise EmbedderError(
-                f"sentence-transformers cannot load the model '{self._name}' ({type(error).__name__}): "
-                "expected the name of a published model or a folder that holds one"
+                f"sentence-transformers cannot load the model '{self._name}' on the device "
+                f"'{self._device or 'of its choice'}' ({type(error).__name__}): expected the name of a published model "
+                "or a folder that holds one, and a device that this torch supports"
             ) from error
