@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Annotated, ClassVar
 from uuid import UUID, uuid5
 
@@ -23,6 +24,13 @@ from libs.contracts.vocabulary import (
 
 MAX_PAYLOAD_BYTES = 65_536
 SourceKey = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+_as_json = json.JSONEncoder(default=str).encode  # json.dumps would build one a call
+
+
+@lru_cache(maxsize=1024)
+def _signal_id(touchpoint_id: str, workspace_id: UUID | None, source_key: str) -> UUID:
+    # Kept: an observation, the fact that follows and its event id ask for the same one within a batch.
+    return uuid5(EVENT_NAMESPACE, f"signal|{touchpoint_id}|{workspace_id}|{source_key}")
 
 
 class EvidenceRef(Frozen):
@@ -57,7 +65,7 @@ class SignalPayload(Frozen):
 
     @model_validator(mode="after")
     def _is_bounded(self) -> SignalPayload:
-        size = len(json.dumps(self.model_dump(mode="json"), default=str).encode())
+        size = len(_as_json(self.model_dump(mode="json")))
         if size > MAX_PAYLOAD_BYTES:
             raise ValueError(f"payload is {size} bytes, the limit is {MAX_PAYLOAD_BYTES}")
         return self
@@ -84,7 +92,7 @@ class SignalFields(EventData):
     @property
     def signal_id(self) -> UUID:
         """UUIDv5 over touchpoint, workspace and source key: the same evidence is always the same signal."""
-        return uuid5(EVENT_NAMESPACE, f"signal|{self.touchpoint_id}|{self.workspace_id}|{self.source_key}")
+        return _signal_id(self.touchpoint_id, self.workspace_id, self.source_key)
 
 
 class SignalObservedV1(SignalFields):
