@@ -36,14 +36,15 @@ class Transaction(Generic[DataT]):
     def __init__(self, service: str, conn: Connection, fresh: list[Event[DataT]]) -> None:
         self.conn = conn
         self.fresh = fresh
-        self._service = service
+        self._source = f"burnish/{service}"
+        self._traceparent = traceparent()
         self._said: list[tuple[str, bytes]] = []
 
     def say(self, *facts: EventData, cause: Event[Any] | None = None) -> None:
         """Say these facts when the transaction commits. The cause is the event in hand unless one is given."""
         because = cause or current_delivery().only_event
         for fact in facts:
-            event = Event.of(fact, source=f"burnish/{self._service}", cause=because, traceparent=traceparent())
+            event = Event.of(fact, source=self._source, cause=because, traceparent=self._traceparent)
             self._said.append((fact.type, event.encode()))
 
     def say_raw(self, subject: str, body: bytes) -> None:
@@ -187,11 +188,12 @@ async def _prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
         await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
 
 
+_to_json = json.JSONEncoder(default=str, allow_nan=False).encode  # json.dumps would build one a value
 # An escaped NUL, after an even number of backslashes only: `\\\\u0000` is a backslash and five typed letters.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def _encode_json(value: object) -> str:
     # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
-    encoded = json.dumps(value, default=str, allow_nan=False)
+    encoded = _to_json(value)
     return _NUL.sub(r"\1", encoded) if "\\u0000" in encoded else encoded
