@@ -97,9 +97,10 @@ def _cursor(text: str) -> store.Cursor:
 
 
 def _tell(facts: Iterable[EventData]) -> None:
+    said: Tally[tuple[str, str]] = Tally()
     for fact in facts:
         if isinstance(fact, SignalCreatedV1):
-            SIGNALS.labels("created", fact.signal_type).inc()
+            said["created", fact.signal_type] += 1
             log.info(
                 "refinement.signal.created",
                 touchpoint=fact.touchpoint_id,
@@ -107,10 +108,12 @@ def _tell(facts: Iterable[EventData]) -> None:
                 severity=fact.severity,
             )
         elif isinstance(fact, SignalRejectedV1):
-            SIGNALS.labels("rejected", fact.reason).inc()
+            said["rejected", fact.reason] += 1
             log.info(
                 "refinement.signal.rejected",
                 touchpoint=fact.touchpoint_id,
                 signal_id=str(fact.signal_id),
                 reason=fact.reason,
             )
+    for (fact_said, kind), count in said.items():
+        SIGNALS.labels(fact_said, kind).inc(count)
