@@ -25,6 +25,7 @@ from libs.service_kit.testing import Installation
 from libs.service_kit.testing.servers import running
 
 OBSERVED = SignalObservedV1.type
+TOUCHPOINT = "bench.intent"
 Measure = Callable[[Installation], Awaitable[dict[str, Any]]]
 
 
@@ -60,7 +61,7 @@ def signals(count: int) -> list[Event[SignalObservedV1]]:
     return [
         Event.of(
             SignalObservedV1(
-                touchpoint_id="bench.intent",
+                touchpoint_id=TOUCHPOINT,
                 signal_type="flag",
                 evidence_ref=EvidenceRef(source="feed_flags", id=str(n)),
                 payload=SignalPayload(text=f"message number {n} about a card", expected="a", got="b"),
