@@ -65,8 +65,9 @@ class SentenceTransformersEmbedder:
         try:
             return SentenceTransformer(self._name, device=self._device, local_files_only=self._local_only)
         except Exception as error:  # what torch and transformers raise for a wrong name or device has no common base
+            device = f"the device '{self._device}'" if self._device else "a device of its choice"
             raise EmbedderError(
-                f"sentence-transformers cannot load the model '{self._name}' on the device "
-                f"'{self._device or 'of its choice'}' ({type(error).__name__}): expected the name of a published model "
+                f"sentence-transformers cannot load the model '{self._name}' on {device} "
+                f"({type(error).__name__}): expected the name of a published model "
                 "or a folder that holds one, and a device that this torch supports"
             ) from error
