@@ -98,10 +98,11 @@ def _cursor(text: str) -> store.Cursor:
 
 def _tell(facts: Iterable[EventData]) -> None:
     said: Tally[tuple[str, str]] = Tally()
+    told = log.bind()  # bound once: `log` itself would be bound anew for each line
     for fact in facts:
         if isinstance(fact, SignalCreatedV1):
             said["created", fact.signal_type] += 1
-            log.info(
+            told.info(
                 "refinement.signal.created",
                 touchpoint=fact.touchpoint_id,
                 signal_type=fact.signal_type,
@@ -109,7 +110,7 @@ def _tell(facts: Iterable[EventData]) -> None:
             )
         elif isinstance(fact, SignalRejectedV1):
             said["rejected", fact.reason] += 1
-            log.info(
+            told.info(
                 "refinement.signal.rejected",
                 touchpoint=fact.touchpoint_id,
                 signal_id=str(fact.signal_id),
