@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import platform
@@ -37,6 +38,7 @@ def report(name: str, goal: str, met: bool, figures: dict[str, Any]) -> dict[str
 
 def run(measure: Measure) -> None:
     """Start the servers, measure, print the object."""
+    gc.freeze()  # as `Service.run` does
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     with (
         tempfile.TemporaryDirectory(prefix="burnish-bench-") as folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -120,6 +121,7 @@ class Service:
                 loop.add_signal_handler(number, self._stopping.set)
         try:
             await self.start()
+            gc.freeze()  # what is loaded by now lives as long as the process: no collection need walk it again
             await self._stopping.wait()
         finally:
             await self.close()
