@@ -103,7 +103,6 @@ class Consumer(Generic[DataT]):
         self._stopping = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
         self._outages: Counter[int] = Counter()
-        self.failing: str | None = None
 
     @property
     def name(self) -> str:
@@ -146,14 +145,12 @@ class Consumer(Generic[DataT]):
             await self._failed(parsed, error)
         else:
             faults.point("commit_ack")
-            self.failing = None
             MESSAGES.labels(self.name, "acked").inc(len(parsed))
             for item in parsed:
                 self._outages.pop(item.stream_seq, None)
                 await item.message.ack()
 
     async def _failed(self, parsed: list[Parsed[DataT]], error: Exception) -> None:
-        self.failing = logging.describe(error)
         outage = isinstance(error, TRANSIENT)
         if len(parsed) > 1 and not outage:
             # One bad message must not take its neighbours along: each is tried alone, at once.
@@ -236,8 +233,7 @@ class Consumer(Generic[DataT]):
             try:
                 messages = await self._fetch(subscription, filled)
             except (NatsError, OSError) as error:
-                self.failing = logging.describe(error)
-                log.warning("consumer.waiting", consumer=self.name, error=self.failing)
+                log.warning("consumer.waiting", consumer=self.name, error=logging.describe(error))
                 await self._pause(TROUBLE_WAIT_S)
                 continue
             filled = len(messages) >= self.durable.batch
@@ -258,7 +254,6 @@ class Consumer(Generic[DataT]):
             if filled:
                 return await subscription.fetch(self.durable.batch, timeout=FILL_WAIT_S * 5)
             first = await self._unless_stopped(subscription.fetch(1, timeout=IDLE_WAIT_S))
-            self.failing = None
             if self.durable.batch == 1 or not first:
                 return first
             with suppress(TimeoutError):
