@@ -14,7 +14,6 @@ from uuid import UUID
 import asyncpg
 
 from libs.service_kit import faults, logging
-from libs.service_kit.metrics import OUTBOX_AGE, OUTBOX_DEPTH
 from libs.service_kit.publishing import Outgoing, Publisher
 
 if TYPE_CHECKING:
@@ -94,15 +93,10 @@ class Relay:
                 return False
             rows = await conn.fetch(_NEXT, BATCH_ROWS, BATCH_BYTES)
             if not rows:
-                OUTBOX_DEPTH.set(0)
-                OUTBOX_AGE.set(0)
                 return False
             sent = await self._publisher.publish([_outgoing(row) for row in rows])
             faults.point("puback_mark")
             await conn.execute(_SENT, [row["id"] for row in rows if row["msg_id"] in sent])
-            waiting, age = await depth(conn)
-            OUTBOX_DEPTH.set(waiting)
-            OUTBOX_AGE.set(age)
         if len(sent) < len(rows):
             raise ConnectionError(f"{len(rows) - len(sent)} of {len(rows)} facts were not acknowledged by the bus")
         return True
