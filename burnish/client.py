@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import httpx
 
-from burnish.commands.verbs import FAILED, NOT_ALLOWED, NOT_FOUND, REFUSED, UNREACHABLE, USAGE, Failure
 from burnish.data_folder import DataFolder
+from burnish.failure import FAILED, NOT_ALLOWED, NOT_FOUND, REFUSED, UNREACHABLE, USAGE, Failure
 
 API = "/api/refinement"
 TIMEOUT_S = 90.0

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.client import Gateway
-from burnish.commands.verbs import Failure
 from burnish.data_folder import NEEDS_BYTES, DataFolder, RunningNote
+from burnish.failure import Failure
 from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, External, Installation
 from libs.contracts.topology import SERVICES, STREAMS, Durable, Stream
 from libs.embedded import ports

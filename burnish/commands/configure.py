@@ -14,20 +14,8 @@ import click
 
 from burnish.commands.measure import cases_of
 from burnish.commands.show import plain, print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import (
-    FAILED,
-    GATEWAY_EXITS,
-    REFUSED,
-    USAGE,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    touchpoint_id,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, USAGE, Failure
 
 if TYPE_CHECKING:
     from burnish.client import Gateway

@@ -11,19 +11,8 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
-from burnish.commands.verbs import (
-    FAILED,
-    GATEWAY_EXITS,
-    REFUSED,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    touchpoint_id,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
 from libs.contracts.vocabulary import ProposalState
 
 if TYPE_CHECKING:

@@ -10,19 +10,8 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import plain, print_diff, print_json, print_table, short, when
-from burnish.commands.verbs import (
-    FAILED,
-    GATEWAY_EXITS,
-    REFUSED,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    touchpoint_id,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
 
 WORKSPACE = click.option("--workspace", type=click.UUID, help="The workspace, for a workspace touchpoint.")
 

@@ -13,19 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from burnish.commands.show import plain, print_fields, print_json, print_table, when
-from burnish.commands.verbs import (
-    GATEWAY_EXITS,
-    NOT_FOUND,
-    USAGE,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    touchpoint_id,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
 
 if TYPE_CHECKING:
     from burnish.client import Gateway

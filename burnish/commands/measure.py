@@ -10,19 +10,8 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import (
-    GATEWAY_EXITS,
-    NOT_FOUND,
-    USAGE,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    touchpoint_id,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
 
 if TYPE_CHECKING:
     from burnish.client import Gateway

@@ -9,19 +9,8 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import print_fields, print_json, print_table, when
-from burnish.commands.verbs import (
-    EXITS,
-    FAILED,
-    GATEWAY_EXITS,
-    NOT_FOUND,
-    Failure,
-    Group,
-    data_option,
-    gateway,
-    json_option,
-    say,
-    verb,
-)
+from burnish.commands.verbs import Group, data_option, gateway, json_option, say, verb
+from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, NOT_FOUND, Failure
 
 ROLES = ("admin", "editor", "viewer", "service")
 SCOPES = ("signals:write", "prompts:read")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from burnish.commands.show import print_json, print_table, when
-from burnish.commands.verbs import EXITS, Failure, data_option, json_option, say, verb
+from burnish.commands.verbs import data_option, json_option, say, verb
+from burnish.failure import EXITS, Failure
 from libs.contracts.topology import SERVICES
 
 if TYPE_CHECKING:

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from burnish.failure import EXITS, Failure
+
 if TYPE_CHECKING:
     from burnish.client import Gateway
 
-DONE, FAILED, USAGE, UNREACHABLE, NOT_ALLOWED, NOT_FOUND, REFUSED = 0, 1, 2, 3, 4, 5, 6
-EXITS = {
-    DONE: "done",
-    FAILED: "it failed; stderr says why",
-    USAGE: "wrong usage, or a file that cannot be read",
-}
-GATEWAY_EXITS = {
-    **EXITS,
-    USAGE: "wrong usage, or a file or field that is not right; stderr names it",
-    UNREACHABLE: "the gateway cannot be reached",
-    NOT_ALLOWED: "the token is missing, has run out, or does not allow this",
-    NOT_FOUND: "there is no such thing",
-    REFUSED: "refused: the state does not allow it; stderr says which holds",
-}
 TOUCHPOINT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -73,22 +61,6 @@ class Group(click.Group):
         """Each verb with its whole first sentence."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.get_short_help_str(limit=100)) for name, verb in self.commands.items()])
-
-
-class Failure(click.ClickException):
-    """Ends the verb with a message, a hint and an exit code."""
-
-    def __init__(self, message: str, hint: str = "", code: int = FAILED) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
-
-    def show(self, file: Any = None) -> None:
-        """`error: …` on stderr, then what would be right."""
-        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        click.echo(self.message, err=True)
-        if self.hint:
-            click.echo(f"  {self.hint}", err=True)
 
 
 def touchpoint_id(value: str) -> str:

@@ -13,13 +13,14 @@ from time import monotonic
 import click
 from rich.console import Console
 
-from burnish.commands.verbs import EXITS, Failure, Verb
+from burnish.commands.verbs import Verb
 from burnish.demo import dataset as datasets
 from burnish.demo.dataset import Dataset, DatasetError
 from burnish.demo.gateway import GatewayError, HttpGateway, connect
 from burnish.demo.loop import Demo, DemoError, Outcome
 from burnish.demo.progress import Bars
 from burnish.demo.report import document, show
+from burnish.failure import EXITS, Failure
 from burnish.supervisor import RunningInstallation, running_installation
 from libs.llm import PromptError
 

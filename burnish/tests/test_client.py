@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish.client import FieldErrors, Gateway
-from burnish.commands.verbs import Failure
+from burnish.failure import Failure
 from burnish.tests.conftest import Scripted
 
 
