@@ -13,12 +13,14 @@ import psutil
 from burnish.errors import InstallationError
 from libs.contracts.topology import SERVICES
 from libs.embedded.folder import ServerFolder
+from libs.files import UnreadableFile, read_text
 from libs.service_kit.nats_config import ADMIN_USER
 
 if TYPE_CHECKING:
     from libs.service_kit.auth import SigningKey
 
 NEEDS_BYTES = 300_000_000
+MAX_BYTES = 1_000_000
 PLATFORM_READER = "platform_reader"
 
 
@@ -172,13 +174,13 @@ class DataFolder:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            found = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except PermissionError as error:
-            raise InstallationError(
-                f"{self.path / name} cannot be read: {error.strerror}", "run as the user who started the installation"
-            ) from error
+            found = json.loads(read_text(self.path / name, MAX_BYTES))
+        except UnreadableFile as error:
+            if error.absent:
+                return None
+            if isinstance(error.__cause__, PermissionError):
+                raise InstallationError(str(error), "run as the user who started the installation") from error
+            raise self._unreadable(name, error.reason) from error
         except ValueError as error:
             raise self._unreadable(name, "it is not JSON") from error
         if not isinstance(found, dict):

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from libs.contracts.evaluations import Case
+from libs.files import UnreadableFile, read_text
 
 MAX_BYTES = 50_000_000
 MAX_CASES = 20_000
@@ -62,14 +63,9 @@ def read_suite(path: Path) -> list[Case]:
 
 def _text(path: Path) -> str:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise SuiteFileError(f"{path}: it is {size:,} bytes; at most {MAX_BYTES:,} are read")
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise SuiteFileError(f"{path}: it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SuiteFileError(f"{path}: it is not UTF-8: {error.reason} at byte {error.start}") from error
+        return read_text(path, MAX_BYTES, encoding="utf-8-sig")
+    except UnreadableFile as error:
+        raise SuiteFileError(str(error)) from error
 
 
 def _jsonl(path: Path, text: str) -> Iterator[tuple[int, Any]]:

@@ -20,7 +20,9 @@ from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from burnish.suite_file import MAX_BYTES as MAX_SUITE_BYTES
 from libs.contracts.touchpoints import SignalSource, Touchpoint
+from libs.files import UnreadableFile, read_text, require_regular
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -102,16 +104,9 @@ class _Reader:
 
     def _text(self) -> str:
         try:
-            raw = self._path.read_bytes()
-        except OSError as error:
-            raise self._error(f"it cannot be read: {error.strerror}") from error
-        if len(raw) > MAX_BYTES:
-            raise self._error(f"it is {len(raw):,} bytes; at most {MAX_BYTES:,} are read")
-        try:
-            return raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = raw.count(b"\n", 0, error.start) + 1
-            raise self._error(f"it is not UTF-8: {error.reason}", line) from error
+            return read_text(self._path, MAX_BYTES, encoding="utf-8-sig")
+        except UnreadableFile as error:
+            raise self._error(error.reason, error.line) from error
 
     def _parse(self, text: str) -> Any:
         yaml = YAML(typ="safe", pure=True)
@@ -220,8 +215,10 @@ class _Reader:
             self._wrong((*loc, "file"), "the name of a .jsonl or .csv file was expected")
             return suite, None
         path = self._beside(name)
-        if not path.is_file():
-            self._wrong((*loc, "file"), f"there is no file {path}")
+        try:
+            require_regular(path, MAX_SUITE_BYTES)
+        except UnreadableFile as error:
+            self._wrong((*loc, "file"), f"there is no file {path}" if error.absent else str(error))
         return suite, path
 
     @staticmethod
@@ -242,17 +239,9 @@ class _Reader:
             return None
         path = self._beside(name)
         try:
-            raw = path.read_bytes()
-        except OSError as error:
-            self._wrong(loc, f"{path} cannot be read: {error.strerror}")
-            return None
-        if len(raw) > MAX_PROMPT_BYTES:
-            self._wrong(loc, f"{path} is {len(raw):,} bytes, too large for a prompt")
-            return None
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            self._wrong(loc, f"{path} is not UTF-8: {error.reason} at byte {error.start}")
+            return read_text(path, MAX_PROMPT_BYTES)
+        except UnreadableFile as error:
+            self._wrong(loc, str(error))
             return None
 
     def _beside(self, name: str) -> Path:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from burnish.commands.show import plain, print_fields, print_json, print_table, when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
 from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
+from libs.files import UnreadableFile, read_bytes, read_stream
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
 
 MAX_PUSH = 1_000
 MAX_PUSH_BYTES = 3_000_000
+MAX_FILE_BYTES = 200_000_000
+PUSHED = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
 def add_to(group: click.Group) -> None:
@@ -107,7 +111,7 @@ def _add_push(signals: click.Group) -> None:
         ),
         exits={**GATEWAY_EXITS, 0: "the gateway has stored them durably"},
     )
-    @click.option("--file", type=click.File("rb"), help="JSON lines, one signal each; - for stdin.")
+    @click.option("--file", type=PUSHED, help="JSON lines, one signal each; - for stdin.")
     @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="The touchpoint of the one signal.")
     @click.option("--type", "signal_type", default="flag", show_default=True, help="Its type.")
     @click.option("--workspace", type=click.UUID, help="Its workspace, for a workspace touchpoint.")
@@ -120,7 +124,7 @@ def _add_push(signals: click.Group) -> None:
     @data_option
     @json_option
     def push(
-        file: Any,
+        file: str | None,
         touchpoint: str | None,
         signal_type: str,
         workspace: uuid.UUID | None,
@@ -133,9 +137,9 @@ def _add_push(signals: click.Group) -> None:
         """Push one signal, or a file of them."""
         if (file is None) == (touchpoint is None):
             raise click.UsageError("give --file, or --touchpoint with what is known of the one signal")
-        name, signals = "", []
+        name = ""
         if file is not None:
-            name, signals = file.name, _signals_of(file)
+            name, signals = _signals_of(file)
         else:
             one = {
                 "touchpoint_id": touchpoint,
@@ -219,26 +223,40 @@ def _place(name: str, lines: list[int], field: str) -> str:
     return f"{name}, line {lines[int(found[1])]}: {within}" if name else within
 
 
-def _signals_of(file: BinaryIO) -> list[Numbered]:
-    """Every signal of the file. It is read as a whole first, so that a bad line stops the push before it begins."""
+def _signals_of(file: str) -> tuple[str, list[Numbered]]:
+    """The file's name and every signal of it. It is read first as a whole: a bad line stops the push before it begins.
+
+    `-` is standard input.
+    """
+    name = "<stdin>" if file == "-" else file
     signals: list[Numbered] = []
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(_pushed_bytes(file, name).split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             signal = json.loads(line.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            raise Failure(f"{file.name}, line {number}: it is not UTF-8: {error.reason}", code=USAGE) from error
+            raise Failure(f"{name}, line {number}: it is not UTF-8: {error.reason}", code=USAGE) from error
         except ValueError as error:
-            raise Failure(f"{file.name}, line {number}: it is not JSON: {error}", code=USAGE) from error
+            raise Failure(f"{name}, line {number}: it is not JSON: {error}", code=USAGE) from error
         except RecursionError as error:
-            raise Failure(f"{file.name}, line {number}: it is nested too deeply", code=USAGE) from error
+            raise Failure(f"{name}, line {number}: it is nested too deeply", code=USAGE) from error
         if not isinstance(signal, dict):
-            raise Failure(f"{file.name}, line {number}: a signal is an object", code=USAGE)
+            raise Failure(f"{name}, line {number}: a signal is an object", code=USAGE)
         signals.append((number, signal))
     if not signals:
-        raise Failure(f"{file.name} has no signals", "one JSON object a line was expected", USAGE)
-    return signals
+        raise Failure(f"{name} has no signals", "one JSON object a line was expected", USAGE)
+    return name, signals
+
+
+def _pushed_bytes(file: str, name: str) -> bytes:
+    try:
+        if file == "-":
+            return read_stream(sys.stdin.buffer, name, MAX_FILE_BYTES)
+        return read_bytes(file, MAX_FILE_BYTES)
+    except UnreadableFile as error:
+        hint = "push it in parts" if "bytes" in error.reason else "what comes out of a pipe is read with `--file -`"
+        raise Failure(str(error), hint, USAGE) from error
 
 
 def _add_patterns(patterns: click.Group) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
 from collections import defaultdict
@@ -11,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from libs.contracts.evaluations import Case
+from libs.files import UnreadableFile, read_text
 from libs.llm import parse_labels
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "support_desk"
 TRAFFIC_LIMIT = 2_000
 DEV_PER_LABEL = 10
 MAX_TEXT = 10_000
+MAX_BYTES = 100_000_000
 
 
 class DatasetError(Exception):
@@ -120,12 +123,12 @@ def _checked(dataset: Dataset) -> Dataset:
 
 def _read_csv(path: Path) -> list[Labelled]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return list(_rows(path, csv.DictReader(file)))
-    except FileNotFoundError as error:
-        raise DatasetError(f"{path} is not there; a dataset is a folder with train.csv and test.csv") from error
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        text = read_text(path, MAX_BYTES, encoding="utf-8-sig")
+        return list(_rows(path, csv.DictReader(io.StringIO(text, newline=""))))
+    except UnreadableFile as error:
+        if error.absent:
+            raise DatasetError(f"{path} is not there; a dataset is a folder with train.csv and test.csv") from error
+        raise DatasetError(str(error)) from error
     except csv.Error as error:
         raise DatasetError(f"{path}: not readable as CSV ({error})") from error
 

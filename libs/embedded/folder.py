@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from libs.embedded.errors import EmbeddedError, FolderInUse, disk_full, explain
+from libs.files import read_text
+
+MAX_NOTE_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class ServerFolder:
     def record(self) -> Record | None:
         """What the last process wrote down here, if it is readable."""
         try:
-            return Record(**json.loads((self.path / "server.json").read_text()))
+            return Record(**json.loads(read_text(self.path / "server.json", MAX_NOTE_BYTES)))
         except (OSError, ValueError, TypeError):
             return None
 

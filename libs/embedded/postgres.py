@@ -21,8 +21,10 @@ import psutil
 from libs.embedded import process
 from libs.embedded.account import Account, account_for
 from libs.embedded.errors import EmbeddedError, disk_full
+from libs.embedded.folder import MAX_NOTE_BYTES
 from libs.embedded.ports import HOST
 from libs.embedded.server import EmbeddedServer
+from libs.files import read_text
 
 ADMIN = "postgres"
 MAJOR = "18"
@@ -72,7 +74,7 @@ class EmbeddedPostgres(EmbeddedServer):
     def dsn(self, database: str = "burnish", user: str = ADMIN, password: str | None = None) -> str:
         """A connection URL; the admin's password is known, any other user's is not."""
         if password is None and user == ADMIN:
-            password = self._password_file().read_text()
+            password = read_text(self._password_file(), MAX_NOTE_BYTES)
         secret = "" if password is None else f":{quote(password, safe='')}"
         return f"postgresql://{quote(user, safe='')}{secret}@{HOST}:{self.port}/{quote(database, safe='')}"
 
@@ -108,7 +110,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
     async def _is_ready(self) -> bool:
         with contextlib.suppress(OSError):
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            lines = read_text(self.data / "postmaster.pid", MAX_NOTE_BYTES).splitlines()
             return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
         return False
 
@@ -120,12 +122,12 @@ class EmbeddedPostgres(EmbeddedServer):
 
     def _postmaster_pid(self) -> int | None:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            return abs(int((self.data / "postmaster.pid").read_text().splitlines()[0]))
+            return abs(int(read_text(self.data / "postmaster.pid", MAX_NOTE_BYTES).splitlines()[0]))
         return None
 
     def _require_own_major(self) -> None:
         if not self._is_fresh():
-            found = (self.data / "PG_VERSION").read_text().strip()
+            found = read_text(self.data / "PG_VERSION", MAX_NOTE_BYTES).strip()
             if found != MAJOR:
                 raise EmbeddedError(
                     f"{self.data} was made by PostgreSQL {found}; this server is PostgreSQL {MAJOR}",

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
+from libs.files import read_bytes, read_text
 from libs.service_kit import logging
 
 log = logging.get(__name__)
@@ -31,6 +32,7 @@ Algorithm = Literal["ES256", "EdDSA", "RS256"]
 ALL_WORKSPACES = "*"
 MAX_TOKEN_CHARACTERS = 8_192
 MAX_JWKS_BYTES = 262_144
+MAX_KEY_BYTES = 65_536
 FETCH_TIMEOUT_S = 5.0
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -123,7 +125,7 @@ class JwksKeys:
 
     async def _read(self) -> bytes:
         if "://" not in self._location:
-            return await asyncio.to_thread(Path(self._location).read_bytes)
+            return await asyncio.to_thread(read_bytes, self._location, MAX_JWKS_BYTES)
         async with httpx.AsyncClient(timeout=FETCH_TIMEOUT_S, follow_redirects=False) as client:
             response = await client.get(self._location)
             response.raise_for_status()
@@ -247,7 +249,7 @@ class SigningKey:
     @classmethod
     def load(cls, path: Path) -> SigningKey:
         """Read a key that `save` wrote."""
-        return cls(json.loads(path.read_text()))
+        return cls(json.loads(read_text(path, MAX_KEY_BYTES)))
 
 
 def new_signing_key() -> SigningKey:

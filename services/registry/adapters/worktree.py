@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from libs.files import UnreadableFile, read_bytes
 from services.registry.adapters import git
 from services.registry.adapters.base import MAX_TEXT_BYTES
 from services.registry.adapters.objects import Snapshot
@@ -94,11 +94,7 @@ def _read_plain_file(tree: Path, path: str) -> bytes | None:
     if os.path.realpath(file.parent) != str(file.parent):
         return None
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
         # Twice the limit leaves room for line endings; anything longer differs anyway.
-        return handle.read(2 * MAX_TEXT_BYTES + 1)
+        return read_bytes(file, 2 * MAX_TEXT_BYTES, follow=False)
+    except UnreadableFile:
+        return None
