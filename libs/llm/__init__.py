@@ -3,8 +3,8 @@
 from typing import Any
 
 from libs.llm.base import Model, ModelError, ModelReply, ModelRequest, PromptError, Usage
-from libs.llm.offline import OfflineModel
-from libs.llm.skill_file import LabelSpec, join_parts, parse_labels
+from libs.llm.offline import LabelSpec, OfflineModel, parse_labels
+from libs.llm.prompt import join_parts
 
 _PROVIDERS = {"offline": OfflineModel}
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from libs.contracts import vocabulary
 from libs.llm import ModelError, ModelReply, ModelRequest, OfflineModel, PromptError, model_from
-from libs.llm.offline_labels import affirmative
-from libs.llm.tests.conftest import SMALL_PROMPT
+from libs.llm.offline.label_index import affirmative
+from libs.llm.offline.tests.conftest import SMALL_PROMPT
 
 INPUTS = [
     "what do I pay for my card",
@@ -148,7 +148,7 @@ def test_top_two_is_the_mean_of_the_two_largest(model: OfflineModel) -> None:
 PROBE = """
 import asyncio, sys
 from libs.llm import ModelRequest, OfflineModel
-from libs.llm.tests.conftest import SMALL_PROMPT, ask, evidence
+from libs.llm.offline.tests.conftest import SMALL_PROMPT, ask, evidence
 async def main():
     model = OfflineModel()
     for reply in await model.classify_many(SMALL_PROMPT, ["card fee", "euro", "money in", "pay"]):

@@ -1,4 +1,4 @@
-"""Reads a prompt in the shape of a skill file: what it says about each label, and where. Pure.
+"""Reads a Markdown prompt with a Labels section: what it says about each label, and where. Pure.
 
 ---
 name: support-intents            (front matter, optional)
@@ -16,7 +16,7 @@ Examples:
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from libs.llm.base import PromptError
@@ -50,14 +50,6 @@ class LabelSpec:
     def title(self) -> str:
         """The name as words: `card_fee?` reads `card fee`."""
         return " ".join(re.sub(r"[_\-.?/]+", " ", self.name).split())
-
-
-def join_parts(texts: Iterable[str]) -> str:
-    """The parts of a prompt as the one text that is parsed and sent, in order, each starting on a new line."""
-    joined = ""
-    for text in texts:
-        joined += text if not joined or joined.endswith("\n") else f"\n{text}"
-    return joined
 
 
 def split_lines(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from libs.llm.skill_file import EXAMPLES_LINE, LabelSpec, split_lines
+from libs.llm.offline.labelled_prompt import EXAMPLES_LINE, LabelSpec, split_lines
 
 _HEADING_WITHIN = 8
 """A passage starts at the label's heading when that is at most this many lines above, for its readers."""

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from libs.embeddings import StaticEmbedder, Vectors
 from libs.llm.base import ModelError, ModelReply, ModelRequest, Usage
-from libs.llm.offline_labels import LabelIndex, confidences
-from libs.llm.offline_writer import ProposeInput, write_proposal
-from libs.llm.skill_file import parse_labels
+from libs.llm.offline.label_index import LabelIndex, confidences
+from libs.llm.offline.labelled_prompt import parse_labels
+from libs.llm.offline.messages import ProposeInput
+from libs.llm.offline.writer import write_proposal
 
 _ALTERNATIVES = 3
 
@@ -27,7 +28,7 @@ _FREE = Usage(input_tokens=0, output_tokens=0, usd=Decimal(0))
 class OfflineModel:
     """Answers by rule and by embedding similarity; it is not a language model and does not read instructions.
 
-    `classify`: `system` is a prompt in skill file form (see `skill_file`), `input` the text to classify. The
+    `classify`: `system` is a Markdown prompt with a Labels section, `input` the text to classify. The
     answer is the label that the prompt describes most similarly, so a change of the prompt's labels,
     descriptions or examples changes answers, for better or worse; text outside the Labels section does not.
     Data: `{"label", "confidence", "alternatives": [{"label", "confidence"}, …]}`, the three best first. The

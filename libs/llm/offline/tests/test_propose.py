@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.llm import ModelError, ModelReply, ModelRequest, OfflineModel, join_parts, parse_labels
-from libs.llm.evidence_text import quotable
-from libs.llm.example_hunks import with_examples
-from libs.llm.tests.conftest import SMALL_PROMPT, applied, ask, evidence
+from libs.llm.offline.example_hunks import with_examples
+from libs.llm.offline.quotable_text import quotable
+from libs.llm.offline.tests.conftest import SMALL_PROMPT, applied, ask, evidence
 
 FEES = (
     "why was I charged for my card",

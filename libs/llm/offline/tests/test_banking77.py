@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import binomtest
 
 from libs.llm import ModelRequest, OfflineModel
-from libs.llm.evidence_text import quotable
+from libs.llm.offline.quotable_text import quotable
 
-DATA = Path(os.environ.get("BURNISH_SHARED_DATA", Path(__file__).parents[4] / "shared" / "data")) / "banking77"
+DATA = Path(os.environ.get("BURNISH_SHARED_DATA", Path(__file__).parents[5] / "shared" / "data")) / "banking77"
 
 pytestmark = pytest.mark.skipif(
     not DATA.is_dir(), reason="needs Banking77: set BURNISH_SHARED_DATA to the folder that holds banking77/"

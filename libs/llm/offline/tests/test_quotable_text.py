@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.llm.evidence_text import MAX_CHARS, quotable
+from libs.llm.offline.quotable_text import MAX_CHARS, quotable
 
 
 @pytest.mark.parametrize(

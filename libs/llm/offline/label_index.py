@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libs.embeddings import Vectors, normalise
-from libs.llm.skill_file import LabelSpec
+from libs.llm.offline.labelled_prompt import LabelSpec
 
 Embed = Callable[[Sequence[str]], Vectors]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.llm import PromptError, join_parts, parse_labels
-from libs.llm.skill_file import split_lines
+from libs.llm.offline.labelled_prompt import split_lines
 
 PROMPT = """\
 ---

@@ -6,7 +6,7 @@ Signals are untrusted: a text may try to be Markdown structure, to hide characte
 import re
 import unicodedata
 
-from libs.llm.skill_file import unquoted
+from libs.llm.offline.labelled_prompt import unquoted
 
 MAX_CHARS = 200
 
