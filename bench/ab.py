@@ -27,11 +27,12 @@ import nats
 from nats.aio.client import Client
 
 from libs.contracts.envelope import Event
-from libs.contracts.evaluations import AbReport, AbRequestedV1, Case, Variant
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
-from libs.contracts.queries import GetRun, ImportSuite
-from libs.contracts.touchpoints import ModelSettings, Storage, SuiteSettings, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.evaluations import AbReport, Case, Variant
+from libs.contracts.events.ab_runner import AbRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.queries.ab_runner import GetRun, ImportSuite
+from libs.contracts.touchpoints import ModelSettings, Storage, SuiteSettings, Touchpoint
 from libs.llm import ModelReply, ModelRequest, OfflineModel, Usage
 from libs.service_kit import logging
 from libs.service_kit.errors import Refused

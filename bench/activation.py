@@ -23,11 +23,11 @@ import asyncpg
 import click
 import structlog
 
-from libs.contracts.proposals import PromptPart
+from libs.contracts.prompts import PromptPart
 from libs.contracts.touchpoints import Touchpoint
 from libs.embedded import EmbeddedPostgres
+from libs.provisioning.migrations import migrate, role_of
 from libs.service_kit.db import Database, Transaction
-from libs.service_kit.migrations import migrate, role_of
 from services.registry.adapters.feed_prompts import FeedPromptsAdapter
 from services.registry.domain import Target
 from services.registry.ledger import Change, Ledger, require_live, switch, verify_chain

@@ -15,7 +15,7 @@ from nats.js.client import JetStreamContext
 from bench import machine
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.signals import SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.redelivery import Redelivery

@@ -20,7 +20,8 @@ import structlog
 from nats.aio.client import Client
 
 from libs.contracts.envelope import Event
-from libs.contracts.signals import EvidenceRef, SignalObservedV1, SignalPayload
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.signals import EvidenceRef, SignalPayload
 from libs.service_kit.publishing import Outgoing, Publisher
 from libs.service_kit.testing import Installation
 from libs.service_kit.testing.servers import running

@@ -1,4 +1,4 @@
-"""How a service becomes a process: forked from the nursery on Linux, spawned elsewhere."""
+"""How a service becomes a process: forked from the forkserver on Linux, spawned elsewhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def quickest_first(services: Sequence[str]) -> list[str]:
 
 def starter(folder: Path, environment: Mapping[str, str]) -> Starter:
     """The quickest safe way on this system. `environment` is what an import may look at, not a service's own."""
-    return Nursery(folder, environment) if sys.platform == "linux" else Spawner(folder)
+    return Forkserver(folder, environment) if sys.platform == "linux" else Spawner(folder)
 
 
 # --- spawned: works everywhere --------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ class Spawner:
         """See `Starter`."""
 
 
-# --- forked from the nursery ----------------------------------------------------------------------------------
+# --- forked from the forkserver ----------------------------------------------------------------------------------
 
 
 class Forked:
-    """See `Running`. The nursery tells when it ended."""
+    """See `Running`. The forkserver tells when it ended."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -140,8 +140,8 @@ class Forked:
         self._returncode = status
 
 
-class Nursery:
-    """Speaks to `burnish.nursery`, and starts it when it does not run: at first, and when it was killed."""
+class Forkserver:
+    """Speaks to `burnish.forkserver`, and starts it when it does not run: at first, and when it was killed."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -159,8 +159,8 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = process.spawn(
-                [sys.executable, "-P", "-m", "burnish.nursery", str(theirs.fileno())],
-                log=self._folder / "logs" / "nursery.log",
+                [sys.executable, "-P", "-m", "burnish.forkserver", str(theirs.fileno())],
+                log=self._folder / "logs" / "forkserver.log",
                 cwd=self._folder,
                 death_signal=signal.SIGKILL,
                 environment=self._environment,
@@ -168,7 +168,7 @@ class Nursery:
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._born = asyncio.Queue()
-        self._reading = asyncio.create_task(self._read(reader, self._born), name="nursery")
+        self._reading = asyncio.create_task(self._read(reader, self._born), name="forkserver")
 
     async def start(self, service: str, environment: Mapping[str, str], log: Path, gate: Path) -> Running:
         """See `Starter`."""
@@ -190,7 +190,7 @@ class Nursery:
                 await self._writer.drain()
             pid = await self._born.get()
         if pid is None:
-            raise InstallationError("no service can be started", f"see {self._folder / 'logs' / 'nursery.log'}")
+            raise InstallationError("no service can be started", f"see {self._folder / 'logs' / 'forkserver.log'}")
         return self._children[pid]
 
     async def close(self) -> None:
@@ -206,7 +206,7 @@ class Nursery:
         self._writer = self._process = self._reading = None
 
     async def _read(self, reader: asyncio.StreamReader, born: asyncio.Queue[int | None]) -> None:
-        """What the nursery tells, until it ends: then its children have ended with it."""
+        """What the forkserver tells, until it ends: then its children have ended with it."""
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
                 told = json.loads(line)

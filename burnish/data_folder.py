@@ -14,10 +14,10 @@ from burnish.errors import InstallationError
 from libs.contracts.topology import SERVICES
 from libs.embedded.folder import ServerFolder
 from libs.files import UnreadableFile, read_text
-from libs.service_kit.nats_config import ADMIN_USER
+from libs.provisioning.nats_config import ADMIN_USER
 
 if TYPE_CHECKING:
-    from libs.service_kit.auth import SigningKey
+    from libs.auth.tokens import SigningKey
 
 NEEDS_BYTES = 300_000_000
 MAX_BYTES = 1_000_000
@@ -110,7 +110,7 @@ class DataFolder:
 
     def signing_key(self) -> SigningKey:
         """The key that signs tokens of our own, made at the first call; its public half goes to `jwks.json`."""
-        from libs.service_kit.auth import SigningKey, jwks, new_signing_key
+        from libs.auth.tokens import SigningKey, jwks, new_signing_key
 
         path = self.path / "signing_key.json"
         if not path.exists():

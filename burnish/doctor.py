@@ -18,7 +18,7 @@ from burnish.failure import Failure
 from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, External, Installation
 from libs.contracts.topology import SERVICES, STREAMS, Durable, Stream
 from libs.embedded import ports
-from libs.service_kit.nats_config import ADMIN_USER
+from libs.provisioning.nats_config import ADMIN_USER
 
 Level = Literal["ok", "warn", "fail"]
 WORST: tuple[Level, ...] = ("ok", "warn", "fail")
@@ -44,7 +44,7 @@ def verdict(findings: Iterable[Finding]) -> Level:
 
 
 async def examine(data: Path) -> AsyncIterator[Finding]:
-    """Every check, in the order in which one depends on another. Changes nothing."""
+    """Every check, in the order in which one depends on another. PendingMerges nothing."""
     for finding in _machine(data):
         yield finding
     note = DataFolder(data).running()
@@ -114,7 +114,7 @@ def _port() -> Finding:
 async def _postgres(installation: Installation) -> list[Finding]:
     import asyncpg
 
-    from libs.service_kit.migrations import MigrationError, status
+    from libs.provisioning.migrations import MigrationError, status
 
     try:
         conn = await asyncpg.connect(installation.admin_dsn, timeout=TIMEOUT_S)

@@ -16,10 +16,10 @@ from burnish.data_folder import PLATFORM_READER, DataFolder, Secrets
 from burnish.errors import InstallationError
 from libs.contracts.topology import SERVICES
 from libs.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, PortTaken, ports
-from libs.service_kit.nats_config import ADMIN_USER, password_variable, server_config
+from libs.provisioning.nats_config import ADMIN_USER, password_variable, server_config
 
 if TYPE_CHECKING:
-    from libs.service_kit.migrations import Applied, Phase
+    from libs.provisioning.migrations import Applied, Phase
 
 ROOT = Path(__file__).resolve().parents[1]
 MIGRATIONS = ROOT / "db" / "migrations"
@@ -141,7 +141,7 @@ class Installation:
         lifetime_s: float = TOKEN_LIFETIME_S,
     ) -> str:
         """A token for the gateway, signed with the installation's own key; for all workspaces unless told."""
-        from libs.service_kit.auth import mint
+        from libs.auth.tokens import mint
 
         return mint(
             self.folder.signing_key(),
@@ -213,14 +213,14 @@ class Installation:
 
     async def migrate(self, phase: Phase = "all", on_progress: Progress | None = None) -> list[Applied]:
         """Bring roles and schemas up to date; what was applied now. Raises `MigrationError`."""
-        from libs.service_kit.migrations import migrate
+        from libs.provisioning.migrations import migrate
 
         roles = {name: self.role_password(name) for name in SERVICE_NAMES}
         return await migrate(self.admin_dsn, MIGRATIONS, roles, phase, on_progress)
 
     async def apply_topology(self, on_progress: Progress = lambda _: None) -> None:
         """Bring streams and durables to the state of the table."""
-        from libs.service_kit import topology
+        from libs.provisioning import topology
 
         await topology.upsert(self.nats_url, self.nats_password(ADMIN_USER), on_progress=on_progress)
 
@@ -259,7 +259,7 @@ class Installation:
 
     def role_dsn(self, service: str) -> str:
         """The DSN of a service's own role."""
-        from libs.service_kit.migrations import role_of
+        from libs.provisioning.migrations import role_of
 
         parts = urlsplit(self.admin_dsn)
         user = f"{role_of(service)}:{quote(self.role_password(service), safe='')}"

@@ -67,7 +67,7 @@ class Supervisor:
     ) -> None:
         self.installation = installation
         self.services = tuple(services)
-        self._tell = on_progress
+        self._on_progress = on_progress
         self._children: dict[str, Child] = {}
         self._server_restarts = {"postgres": 0, "nats": 0}
         self._stopping = False
@@ -108,13 +108,13 @@ class Supervisor:
 
     async def _start(self) -> None:
         installation = self.installation
-        self._tell("starting Postgres and NATS")
+        self._on_progress("starting Postgres and NATS")
         await _all_of(self.starter.open(), installation.start_servers())
         with self._closed_gate():
             self._launching = asyncio.create_task(self._launch_all(), name="launching")
-            self._tell("preparing the database and the bus")
+            self._on_progress("preparing the database and the bus")
             await _all_of(installation.migrate(), installation.apply_topology(), installation.prepare_platform())
-        self._tell("starting the services")
+        self._on_progress("starting the services")
         await self._launching
         self._watcher = asyncio.create_task(self._watch(), name="supervisor")
         await self.until_ready()
@@ -170,7 +170,7 @@ class Supervisor:
                 ready = [name for name, why in waiting.items() if not why]
                 waiting = {name: why for name, why in waiting.items() if why}
                 if ready and waiting:
-                    self._tell(f"waiting for {', '.join(waiting)}")
+                    self._on_progress(f"waiting for {', '.join(waiting)}")
                 self._give_up_on(waiting, deadline)
                 if waiting:
                     await asyncio.sleep(READY_POLL_S)
@@ -254,7 +254,7 @@ class Supervisor:
             try:
                 await self._look_after_all()
             except Exception as error:  # whatever it is, those that run are watched on
-                self._tell(f"nothing can be started now: {error}")
+                self._on_progress(f"nothing can be started now: {error}")
                 await asyncio.sleep(TROUBLE_S)
 
     async def _look_after_all(self) -> None:
@@ -273,7 +273,7 @@ class Supervisor:
             delay = BACKOFF_S[min(max(child.failures - 1, 0), len(BACKOFF_S) - 1)]
             child.again_at = now + delay
             how = _how(child.process.returncode or 0)
-            self._tell(f"{child.name} ended ({how}); starting it again in {delay:g} s")
+            self._on_progress(f"{child.name} ended ({how}); starting it again in {delay:g} s")
         elif now >= child.again_at:
             self.installation.renew_port(child.name)
             await self._launch(child.name)
@@ -282,7 +282,7 @@ class Supervisor:
         server = self._servers().get(name)
         if server is None or server.running:
             return
-        self._tell(f"{name} ended; starting it again")
+        self._on_progress(f"{name} ended; starting it again")
         await server.stop()
         await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
         self._server_restarts[name] += 1

@@ -14,7 +14,7 @@ import click
 
 from burnish.commands.measure import cases_of
 from burnish.commands.show import plain, print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
             return
         _print_plan(planned)
         for identity, cases in suites.items():
-            say(f"{identity}: a suite of {cases} cases would be imported")
+            remark(f"{identity}: a suite of {cases} cases would be imported")
 
     @verb(
         touchpoints,
@@ -84,7 +84,9 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
             return
         _print_plan(applied)
         for one in imported:
-            say(f"{one['touchpoint_id']}: suite of {one['dev_cases']} dev and {one['test_cases']} test cases imported")
+            remark(
+                f"{one['touchpoint_id']}: suite of {one['dev_cases']} dev and {one['test_cases']} test cases imported"
+            )
 
 
 def _add_looking(touchpoints: click.Group) -> None:
@@ -177,7 +179,7 @@ def _add_scan(group: click.Group) -> None:
         if as_json:
             print_json({**asked, "runs": runs})
         elif not wait:
-            say(f"asked for a scan of {touchpoint}")
+            remark(f"asked for a scan of {touchpoint}")
         else:
             _print_runs(runs)
         if any(not run["ok"] for run in runs):

@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
 from libs.contracts.vocabulary import ProposalState
 
@@ -95,7 +95,7 @@ def _add_create(proposals: click.Group) -> None:
         if as_json:
             print_json(asked)
         else:
-            say(f"asked; see `burnish proposals list --pattern {pattern_id}`")
+            remark(f"asked; see `burnish proposals list --pattern {pattern_id}`")
 
 
 def _add_approve(proposals: click.Group) -> None:
@@ -179,8 +179,8 @@ def _ask(one: dict[str, Any]) -> None:
     """Show the change on stderr and ask; without a terminal there is nobody to ask."""
     if not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here: give --sha256 of the text that was read, or --yes")
-    say(printable(one["diff"]))
-    say(f"A/B: {_verdict(one['ab'])}")
+    remark(printable(one["diff"]))
+    remark(f"A/B: {_verdict(one['ab'])}")
     click.confirm(f"Approve {one['proposal_id']}?", abort=True, err=True)
 
 
@@ -204,14 +204,14 @@ def _say_committed(intent: dict[str, Any] | None) -> None:
         again = f"`burnish touchpoints confirm {intent['touchpoint_id']}` tries again"
         raise Failure(f"it is approved, and not committed: {intent['error']}", again, FAILED)
     if intent["branch"] and intent["state"] == "open":
-        say(f"its commit waits on the branch {plain(intent['branch'])}; merge it to make it live")
+        remark(f"its commit waits on the branch {plain(intent['branch'])}; merge it to make it live")
 
 
 def _told(done: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        say(f"{done['proposal_id']} is {done['state']}")
+        remark(f"{done['proposal_id']} is {done['state']}")
 
 
 def _verdict(outcome: dict[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import plain, print_diff, print_json, print_table, short, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
 
 WORKSPACE = click.option("--workspace", type=click.UUID, help="The workspace, for a workspace touchpoint.")
@@ -45,11 +45,11 @@ def _add_live(group: click.Group) -> None:
         if as_json:
             print_json(one)
             return
-        say(f"{one['version_ref']} of {one['touchpoint_id']}, sha256 {short(one['content_sha256'])}, since "
+        remark(f"{one['version_ref']} of {one['touchpoint_id']}, sha256 {short(one['content_sha256'])}, since "
             f"{when(one['activated_at'])}")  # fmt: skip
         for part in one["parts"]:
             if len(one["parts"]) > 1:
-                say(f"--- {plain(part['path'])}")
+                remark(f"--- {plain(part['path'])}")
             click.echo(part["text"], nl=not part["text"].endswith("\n"))
 
 
@@ -106,17 +106,17 @@ def _add_rollback(group: click.Group) -> None:
         if as_json:
             print_json(done)
         elif done["tier"] == 1:
-            say(f"{done['activation']['version_ref']} is live again")
+            remark(f"{done['activation']['version_ref']} is live again")
         else:
             _print_rollback(done["proposal"])
 
 
 def _print_rollback(proposal: dict[str, Any]) -> None:
-    say(plain(proposal["explanation"]))
+    remark(plain(proposal["explanation"]))
     for warning in proposal["warnings"]:
-        say(f"note: {plain(warning)}")
+        remark(f"note: {plain(warning)}")
     if proposal["revert_restores"]:
-        say(f"  git revert {proposal['revert_commit']}")
+        remark(f"  git revert {proposal['revert_commit']}")
     print_diff(proposal["diff"])
 
 
@@ -141,7 +141,7 @@ def _add_ledger(ledger: click.Group) -> None:
         ]  # fmt: skip
         print_table(["no.", "at", "what", "touchpoint", "version", "by", "reason", "sha256"], rows)
         if page["next"]:
-            say(f"more: --before {page['next']}")
+            remark(f"more: --before {page['next']}")
 
     @verb(
         ledger,
@@ -160,7 +160,7 @@ def _add_ledger(ledger: click.Group) -> None:
         if not outcome["intact"]:
             raise Failure(f"the ledger is broken at entry {outcome['broken_at']}: {outcome['problem']}", code=FAILED)
         if not as_json:
-            say(f"{outcome['entries']} entries, intact; the head is {outcome['head_sha256']}")
+            remark(f"{outcome['entries']} entries, intact; the head is {outcome['head_sha256']}")
 
 
 def _moment(at: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from burnish.commands.show import plain, print_fields, print_json, print_table, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
 from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
 from libs.files import UnreadableFile, read_bytes, read_stream
 
@@ -81,7 +81,7 @@ def _add_signals(signals: click.Group) -> None:
         ]  # fmt: skip
         print_table(["signal", "touchpoint", "type", "severity", "actor", "state", "last seen"], rows)
         if page["next"]:
-            say(f"more: --cursor '{page['next']}'")
+            remark(f"more: --cursor '{page['next']}'")
 
     @verb(signals, "show", example="burnish signals show 3f0c…", exits=GATEWAY_EXITS)
     @click.argument("signal_id", type=click.UUID)
@@ -153,7 +153,7 @@ def _add_push(signals: click.Group) -> None:
         if as_json:
             print_json({"accepted": len(pushed), "signal_ids": pushed})
         else:
-            say(f"{len(pushed)} signal{'s' * (len(pushed) != 1)} accepted")
+            remark(f"{len(pushed)} signal{'s' * (len(pushed) != 1)} accepted")
 
 
 Numbered = tuple[int, dict[str, Any]]
@@ -174,8 +174,8 @@ def _push_all(data: Path, name: str, signals: list[Numbered], key: str) -> list[
                 place = partial(_place, name, [line for line, _ in batch])
                 hint = f"the {len(pushed)} before were accepted; `--key {key}` goes on after them" if pushed else ""
                 raise error.at(place, hint) from error
-        for remark in _uncounted(api, signals):
-            say(f"note: {remark}")
+        for note in _uncounted(api, signals):
+            remark(f"note: {note}")
     return pushed
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, touchpoint_id, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
 from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _add_ab(group: click.Group) -> None:
         elif wait:
             _print_report(report)
         else:
-            say(f"asked; see `burnish ab --run {run_id}`")
+            remark(f"asked; see `burnish ab --run {run_id}`")
         if report.get("status") == "failed":
             raise Failure("the run failed", str(report["error"] or report["reason"]))
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from burnish.commands.show import print_fields, print_json, print_table, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, say, verb
+from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, NOT_FOUND, Failure
 
 ROLES = ("admin", "editor", "viewer", "service")
@@ -37,7 +37,7 @@ def _add_dlq(dlq: click.Group) -> None:
         with gateway(data) as api:
             found = api.get("/dead-letters", include_replayed=include_replayed, limit=limit)
         for service in found["unavailable"]:
-            say(f"{service} does not answer: its dead letters are not listed")
+            remark(f"{service} does not answer: its dead letters are not listed")
         if as_json:
             print_json(found)
             return
@@ -88,9 +88,9 @@ def _add_replay(dlq: click.Group) -> None:
         if as_json:
             print_json(outcomes)
         for one in outcomes:
-            say(f"{one['dead_letter_id']}: {one['outcome']} {one['detail']}".rstrip())
+            remark(f"{one['dead_letter_id']}: {one['outcome']} {one['detail']}".rstrip())
         if not outcomes:
-            say("no dead letters")
+            remark("no dead letters")
         if any(one["outcome"] != "handled" for one in outcomes):
             raise Failure("not every dead letter could be handled", "`burnish dlq list` names the reasons", FAILED)
 

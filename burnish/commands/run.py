@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from burnish.commands.show import print_json, print_table, when
-from burnish.commands.verbs import data_option, json_option, say, verb
+from burnish.commands.verbs import data_option, json_option, remark, verb
 from burnish.failure import EXITS, Failure
 from libs.contracts.topology import SERVICES
 
 if TYPE_CHECKING:
     from burnish.supervisor import RunningInstallation
-    from libs.service_kit.migrations import Applied, FileStatus, Phase
+    from libs.provisioning.migrations import Applied, FileStatus, Phase
 
 NAMES = [entry.name for entry in SERVICES]
 
@@ -107,7 +107,7 @@ def _add_migrate(group: click.Group) -> None:
         if as_json:
             print_json([{"service": one.service, "file": one.file, "duration_ms": one.duration_ms} for one in applied])
         else:
-            say(f"{len(applied)} migrations applied" if applied else "nothing to do: every schema is up to date")
+            remark(f"{len(applied)} migrations applied" if applied else "nothing to do: every schema is up to date")
 
 
 def _add_topology(group: click.Group) -> None:
@@ -125,13 +125,13 @@ def _add_topology(group: click.Group) -> None:
 
         Works on BURNISH_NATS_URL where it is set, else on the data folder's own NATS, running or not.
         """
-        from libs.service_kit.nats_config import server_config
+        from libs.provisioning.nats_config import server_config
 
         if to_stdout:
             click.echo(server_config(), nl=False)
         elif write is not None:
             _write(write, server_config())
-            say(f"wrote {write}")
+            remark(f"wrote {write}")
         else:
             done = asyncio.run(_apply_topology(data))
             if as_json:
@@ -146,12 +146,12 @@ async def _up(
     started = time.monotonic()
     try:
         async with running_installation(
-            data, port=port, platform_dsn=platform_dsn, repositories=repositories, on_progress=say
+            data, port=port, platform_dsn=platform_dsn, repositories=repositories, on_progress=remark
         ) as running:
             _announce(running, time.monotonic() - started, as_json)
             await asyncio.Event().wait()
     except asyncio.CancelledError:
-        say("stopped")
+        remark("stopped")
 
 
 def _announce(running: RunningInstallation, seconds: float, as_json: bool) -> None:
@@ -159,21 +159,21 @@ def _announce(running: RunningInstallation, seconds: float, as_json: bool) -> No
         print_json(
             {"url": running.url, "pids": running.pids(), "data": str(running.data), "started_s": round(seconds, 2)}
         )
-    say(f"ready after {seconds:.1f} s: {running.url}")
-    say(f"  data and logs in {running.data}")
-    say("  `burnish doctor` checks it, `burnish token` prints a token, Ctrl-C stops it")
+    remark(f"ready after {seconds:.1f} s: {running.url}")
+    remark(f"  data and logs in {running.data}")
+    remark("  `burnish doctor` checks it, `burnish token` prints a token, Ctrl-C stops it")
 
 
 async def _migrate(data: Path, phase: Phase) -> list[Applied]:
     from burnish.installation import reached
 
     async with reached(data, nats=False) as installation:
-        return await installation.migrate(phase, say)
+        return await installation.migrate(phase, remark)
 
 
 async def _migration_status(data: Path) -> list[FileStatus]:
     from burnish.installation import MIGRATIONS, reached
-    from libs.service_kit.migrations import status
+    from libs.provisioning.migrations import status
 
     async with reached(data, nats=False) as installation:
         return await status(installation.admin_dsn, MIGRATIONS, NAMES)
@@ -196,7 +196,7 @@ async def _apply_topology(data: Path) -> list[str]:
 
     def tell(what: str) -> None:
         done.append(what)
-        say(what)
+        remark(what)
 
     async with reached(data, postgres=False) as installation:
         await installation.apply_topology(tell)

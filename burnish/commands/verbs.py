@@ -37,7 +37,7 @@ class Verb(click.Command):
         """Run; an error that we know becomes a message and an exit code."""
         from burnish.errors import InstallationError
         from libs.embedded import EmbeddedError
-        from libs.service_kit.migrations import MigrationError
+        from libs.provisioning.migrations import MigrationError
 
         try:
             return super().invoke(ctx)
@@ -110,6 +110,6 @@ def gateway(data: Path) -> Gateway:
     return Gateway(data)
 
 
-def say(message: str) -> None:
+def remark(message: str) -> None:
     """Progress and remarks go to stderr, so that stdout is only ever the answer."""
     click.echo(message, err=True)

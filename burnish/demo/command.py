@@ -68,7 +68,7 @@ async def _run(chosen: Dataset, proposals: int, data: Path | None, keep: bool, a
             raise DemoError(f"{repository} is there from another demo; name a new --data folder or remove it")
         with Bars(console) as bars:
             async with running_installation(
-                folder / "installation", repositories=[repository], on_progress=bars.say
+                folder / "installation", repositories=[repository], on_progress=bars.remark
             ) as running:
                 outcome = await _loop(chosen, proposals, running, repository, bars)
                 seconds = monotonic() - started

@@ -54,7 +54,7 @@ class Bars:
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total)
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         """A remark of the supervisor: the title of the step before the loop begins."""
         self.step(text[:1].upper() + text[1:])
 

@@ -11,8 +11,8 @@ import pytest
 from burnish.data_folder import DataFolder, RunningNote
 from burnish.errors import InstallationError
 from burnish.installation import GATEWAY, SERVICE_NAMES, External, Installation
+from libs.auth.tokens import JwksKeys, Verifier
 from libs.embedded import FolderInUse, PortTaken
-from libs.service_kit.auth import JwksKeys, Verifier
 
 
 @pytest.fixture(autouse=True)

@@ -154,9 +154,9 @@ async def test_what_is_killed_comes_back(running: RunningInstallation, told: lis
     assert "qa_ingest ended (SIGKILL); starting it again in 0.1 s" in told
 
     # With the process that services are forked from, all of them end, and all come back.
-    (nursery,) = {psutil.Process(pid).ppid() for name, pid in after.items() if name in ("qa_ingest", "normaliser")}
+    (forkserver,) = {psutil.Process(pid).ppid() for name, pid in after.items() if name in ("qa_ingest", "normaliser")}
     handles = processes({name: after[name] for name in ("qa_ingest", "normaliser")})
-    os.kill(nursery, signal.SIGKILL)
+    os.kill(forkserver, signal.SIGKILL)
     assert left(handles) == []
     await until(lambda: running.restart_counts["normaliser"] == 1 and running.restart_counts["qa_ingest"] == 2)
     await running.until_ready()

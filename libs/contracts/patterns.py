@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
-from libs.contracts.envelope import EventData, Frozen
+from libs.contracts.envelope import Frozen
 from libs.contracts.vocabulary import (
     ActorKind,
-    Name,
     PatternState,
     Severity,
     ShortText,
@@ -71,68 +69,3 @@ class PatternDetail(PatternSummary):
     """A pattern with its strongest evidence (at most 50 pieces)."""
 
     evidence: tuple[EvidenceItem, ...] = Field(default=(), max_length=50)
-
-
-class DetectRequestedV1(EventData):
-    """A person asks for a detector run now."""
-
-    type: ClassVar[str] = "refinement.detect.requested.v1"
-
-    request_id: UUID
-    touchpoint_id: TouchpointId
-    requested_by: Name
-
-    def natural_key(self) -> str:
-        """The request."""
-        return str(self.request_id)
-
-
-class PatternDetectedV1(EventData):
-    """A pattern surfaced, surfaced again after it was resolved, or became strong enough for a proposal by itself."""
-
-    type: ClassVar[str] = "refinement.pattern.detected.v1"
-
-    touchpoint_id: TouchpointId
-    run_id: UUID
-    occurrence: int = Field(default=1, ge=1, description="1 at first, one more each time it is said again")
-    pattern: PatternDetail
-
-    def natural_key(self) -> str:
-        """The pattern and how often it was said."""
-        return f"{self.pattern.pattern_id}|{self.occurrence}"
-
-
-class PatternChangedV1(EventData):
-    """A known pattern changed its state."""
-
-    type: ClassVar[str] = "refinement.pattern.changed.v1"
-
-    touchpoint_id: TouchpointId
-    run_id: UUID
-    pattern_id: UUID
-    from_state: PatternState
-    to_state: PatternState
-    evidence_count: int = Field(ge=0)
-    score: float = Field(ge=0.0)
-
-    def natural_key(self) -> str:
-        """The pattern and the run that changed it."""
-        return f"{self.pattern_id}|{self.run_id}"
-
-
-class ActivationJudgedV1(EventData):
-    """Whether the fault went away after an activation: the ratio of signal rates, with its interval."""
-
-    type: ClassVar[str] = "refinement.activation.judged.v1"
-
-    touchpoint_id: TouchpointId
-    activation_id: UUID
-    pattern_id: UUID | None = None
-    verdict: Literal["receded", "unchanged", "worse"]
-    rate_ratio: float = Field(ge=0.0)
-    interval: tuple[float, float]
-    look: int = Field(default=1, ge=1)
-
-    def natural_key(self) -> str:
-        """The activation, the pattern and the look."""
-        return f"{self.activation_id}|{self.pattern_id}|{self.look}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated
 from uuid import UUID, uuid5
 
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from libs.contracts.envelope import EVENT_NAMESPACE, EventData, Frozen
 from libs.contracts.vocabulary import (
     ActorKind,
     LongText,
     Name,
-    RejectReason,
-    Severity,
     ShortText,
     SignalType,
     TouchpointId,
@@ -93,97 +91,3 @@ class SignalFields(EventData):
     def signal_id(self) -> UUID:
         """UUIDv5 over touchpoint, workspace and source key: the same evidence is always the same signal."""
         return _signal_id(self.touchpoint_id, self.workspace_id, self.source_key)
-
-
-class SignalObservedV1(SignalFields):
-    """A source saw something. Seen again later, it is the same signal with a later `observed_at`."""
-
-    type: ClassVar[str] = "refinement.signal.observed.v1"
-
-    severity: Severity | None = None
-    observed_at: AwareDatetime
-
-    def natural_key(self) -> str:
-        """The signal and the instant it was seen."""
-        return f"{self.signal_id}|{self.observed_at.isoformat()}"
-
-
-class SignalCreatedV1(SignalFields):
-    """A signal is stored. Said again with the same signal when `last_seen` moves; that adds no evidence."""
-
-    type: ClassVar[str] = "refinement.signal.created.v1"
-
-    severity: Severity
-    first_seen: AwareDatetime
-    last_seen: AwareDatetime
-
-    def natural_key(self) -> str:
-        """The signal and when it was last seen."""
-        return f"{self.signal_id}|{self.last_seen.isoformat()}"
-
-
-class SignalRejectedV1(EventData):
-    """A signal does not count, and why; said once per transition."""
-
-    type: ClassVar[str] = "refinement.signal.rejected.v1"
-
-    touchpoint_id: ShortText
-    signal_id: UUID
-    source_key: SourceKey
-    reason: RejectReason
-    detail: ShortText = ""
-    transition: int = Field(default=1, ge=1)
-
-    def natural_key(self) -> str:
-        """The signal, the reason and the count of its transitions."""
-        return f"{self.signal_id}|{self.reason}|{self.transition}"
-
-
-class SignalProcessedV1(EventData):
-    """The detector's run `run_id` took these signals into account (at most 5,000 an event)."""
-
-    type: ClassVar[str] = "refinement.signal.processed.v1"
-
-    touchpoint_id: TouchpointId
-    run_id: UUID
-    part: int = Field(default=0, ge=0)
-    signal_ids: tuple[UUID, ...] = Field(max_length=5_000)
-    processed_at: AwareDatetime
-
-    def natural_key(self) -> str:
-        """The run and the part of it."""
-        return f"{self.run_id}|{self.part}"
-
-
-class ScanRequestedV1(EventData):
-    """A person asks for a scan now; without a scanner name, of every scanner of the touchpoint."""
-
-    type: ClassVar[str] = "refinement.scan.requested.v1"
-
-    request_id: UUID
-    touchpoint_id: TouchpointId | None = None
-    scanner: Name | None = None
-    requested_by: Name
-
-    def natural_key(self) -> str:
-        """The request."""
-        return str(self.request_id)
-
-
-class ScannerRunV1(EventData):
-    """One run of one scanner, with or without finds, good or bad."""
-
-    type: ClassVar[str] = "refinement.scanner.run.v1"
-
-    run_id: UUID
-    touchpoint_id: TouchpointId
-    scanner: Name
-    signals_emitted: int = Field(ge=0)
-    duration_ms: float = Field(ge=0.0)
-    ok: bool
-    error: ShortText | None = None
-    started_at: AwareDatetime
-
-    def natural_key(self) -> str:
-        """The run."""
-        return str(self.run_id)

@@ -1,21 +1,61 @@
 """The one table of the bus: streams, durables, who says and who hears what, who asks whom.
 
 Server configuration (accounts with their exports and imports), streams and durable consumers are all generated
-from here (`libs.service_kit.nats_config`, `libs.service_kit.topology`); nothing else declares anything.
+from here (`libs.provisioning.nats_config`, `libs.provisioning.topology`); nothing else declares anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from libs.contracts import evaluations as ev
-from libs.contracts import patterns as pa
-from libs.contracts import proposals as pr
-from libs.contracts import queries as q
-from libs.contracts import signals as si
-from libs.contracts import touchpoints as tp
-from libs.contracts import versions as ve
 from libs.contracts.envelope import EventData
+from libs.contracts.events.ab_runner import (
+    AbExecutedV1,
+    AbRequestedV1,
+    BaselinePromotedV1,
+    EvalRegressedV1,
+    EvalRequestedV1,
+    ShardRequestedV1,
+)
+from libs.contracts.events.gateway import ExposureRecordedV1
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
+from libs.contracts.events.pattern_detector import (
+    ActivationJudgedV1,
+    DetectRequestedV1,
+    PatternChangedV1,
+    PatternDetectedV1,
+    SignalProcessedV1,
+)
+from libs.contracts.events.proposal import (
+    ProposalApprovedV1,
+    ProposalFailedV1,
+    ProposalGeneratedV1,
+    ProposalRejectedV1,
+    ProposalRequestedV1,
+)
+from libs.contracts.events.registry import (
+    DriftDetectedV1,
+    RollbackProposedV1,
+    TouchpointRegisteredV1,
+    VersionActivatedV1,
+    VersionRolledBackV1,
+)
+from libs.contracts.events.scanner import ScannerRunV1, ScanRequestedV1
+from libs.contracts.queries.ab_runner import (
+    CheckLeaks,
+    GetDevCases,
+    GetRun,
+    GetSuiteCoverage,
+    ImportSuite,
+    ListRuns,
+    ListSuites,
+)
+from libs.contracts.queries.base import AnyQuery
+from libs.contracts.queries.normaliser import CountSignals, ListSignals
+from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
+from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.queries.registry import GetPrompt
+from libs.contracts.queries.scanner import ListScanRuns, ResolveEvidence
 
 DAY_S = 86_400
 
@@ -64,8 +104,8 @@ class ServiceEntry:
     name: str
     says: tuple[type[EventData], ...] = ()
     hears: tuple[Durable, ...] = ()
-    answers: tuple[type[q.AnyQuery], ...] = ()
-    asks: tuple[type[q.AnyQuery], ...] = ()
+    answers: tuple[type[AnyQuery], ...] = ()
+    asks: tuple[type[AnyQuery], ...] = ()
     manages_dead_letters: bool = field(default=False)
 
 
@@ -105,129 +145,129 @@ def _hears(service: str, *events: type[EventData], **options: float) -> tuple[Du
 
 
 def _registered(service: str) -> tuple[Durable, ...]:
-    return _hears(service, tp.TouchpointRegisteredV1, batch=50)
+    return _hears(service, TouchpointRegisteredV1, batch=50)
 
 
 SERVICES: tuple[ServiceEntry, ...] = (
     ServiceEntry(
         "scanner",
-        says=(si.SignalObservedV1, si.ScannerRunV1),
+        says=(SignalObservedV1, ScannerRunV1),
         hears=(
             *_registered("scanner"),
-            *_hears("scanner", si.ScanRequestedV1),
-            *_hears("scanner", ev.EvalRegressedV1, batch=20),
+            *_hears("scanner", ScanRequestedV1),
+            *_hears("scanner", EvalRegressedV1, batch=20),
         ),
-        answers=(q.ResolveEvidence, q.ListScanRuns),
+        answers=(ResolveEvidence, ListScanRuns),
     ),
     ServiceEntry(
         "normaliser",
-        says=(si.SignalCreatedV1, si.SignalRejectedV1),
+        says=(SignalCreatedV1, SignalRejectedV1),
         hears=(
             *_registered("normaliser"),
-            *_hears("normaliser", si.SignalObservedV1, batch=100, max_ack_pending=2_000),
-            *_hears("normaliser", si.SignalProcessedV1, batch=10),
+            *_hears("normaliser", SignalObservedV1, batch=100, max_ack_pending=2_000),
+            *_hears("normaliser", SignalProcessedV1, batch=10),
         ),
-        answers=(q.ListSignals, q.CountSignals),
+        answers=(ListSignals, CountSignals),
     ),
     ServiceEntry(
         "pattern_detector",
         says=(
-            si.SignalProcessedV1,
-            si.SignalRejectedV1,
-            pa.PatternDetectedV1,
-            pa.PatternChangedV1,
-            pa.ActivationJudgedV1,
+            SignalProcessedV1,
+            SignalRejectedV1,
+            PatternDetectedV1,
+            PatternChangedV1,
+            ActivationJudgedV1,
         ),
         hears=(
             *_registered("pattern_detector"),
-            *_hears("pattern_detector", si.SignalCreatedV1, batch=100, max_ack_pending=2_000),
-            *_hears("pattern_detector", pa.DetectRequestedV1, ack_wait_s=60.0),
+            *_hears("pattern_detector", SignalCreatedV1, batch=100, max_ack_pending=2_000),
+            *_hears("pattern_detector", DetectRequestedV1, ack_wait_s=60.0),
             *_hears(
                 "pattern_detector",
-                pr.ProposalRejectedV1,
-                ve.VersionActivatedV1,
-                ve.VersionRolledBackV1,
-                ve.ExposureRecordedV1,
+                ProposalRejectedV1,
+                VersionActivatedV1,
+                VersionRolledBackV1,
+                ExposureRecordedV1,
                 batch=20,
             ),
         ),
-        answers=(q.ListPatterns, q.GetPattern, q.GetDetectorStatus),
-        asks=(q.ResolveEvidence,),
+        answers=(ListPatterns, GetPattern, GetDetectorStatus),
+        asks=(ResolveEvidence,),
     ),
     ServiceEntry(
         "proposal",
-        says=(pr.ProposalGeneratedV1, pr.ProposalApprovedV1, pr.ProposalRejectedV1, pr.ProposalFailedV1),
+        says=(ProposalGeneratedV1, ProposalApprovedV1, ProposalRejectedV1, ProposalFailedV1),
         hears=(
             *_registered("proposal"),
-            *_hears("proposal", pa.PatternDetectedV1, pr.ProposalRequestedV1, workers=2, ack_wait_s=60.0),
-            *_hears("proposal", ev.AbExecutedV1, ve.VersionActivatedV1, ve.VersionRolledBackV1, batch=20),
+            *_hears("proposal", PatternDetectedV1, ProposalRequestedV1, workers=2, ack_wait_s=60.0),
+            *_hears("proposal", AbExecutedV1, VersionActivatedV1, VersionRolledBackV1, batch=20),
         ),
-        answers=(q.ListProposals, q.GetProposal, q.ApproveProposal, q.WaiveProposal, q.RejectProposal),
-        asks=(q.GetPrompt, q.GetPattern, q.GetDevCases, q.CheckLeaks, q.GetSuiteCoverage),
+        answers=(ListProposals, GetProposal, ApproveProposal, WaiveProposal, RejectProposal),
+        asks=(GetPrompt, GetPattern, GetDevCases, CheckLeaks, GetSuiteCoverage),
     ),
     ServiceEntry(
         "ab_runner",
         says=(
-            ev.AbExecutedV1,
-            ev.EvalRegressedV1,
-            ev.BaselinePromotedV1,
-            ev.ShardRequestedV1,
+            AbExecutedV1,
+            EvalRegressedV1,
+            BaselinePromotedV1,
+            ShardRequestedV1,
         ),
         hears=(
             *_registered("ab_runner"),
-            *_hears("ab_runner", ev.AbRequestedV1, ev.EvalRequestedV1),
-            *_hears("ab_runner", ev.ShardRequestedV1, workers=4, ack_wait_s=60.0),
-            *_hears("ab_runner", ve.VersionActivatedV1, ve.VersionRolledBackV1, batch=20),
+            *_hears("ab_runner", AbRequestedV1, EvalRequestedV1),
+            *_hears("ab_runner", ShardRequestedV1, workers=4, ack_wait_s=60.0),
+            *_hears("ab_runner", VersionActivatedV1, VersionRolledBackV1, batch=20),
         ),
         answers=(
-            q.ImportSuite,
-            q.ListSuites,
-            q.GetDevCases,
-            q.CheckLeaks,
-            q.GetSuiteCoverage,
-            q.ListRuns,
-            q.GetRun,
+            ImportSuite,
+            ListSuites,
+            GetDevCases,
+            CheckLeaks,
+            GetSuiteCoverage,
+            ListRuns,
+            GetRun,
         ),
-        asks=(q.GetPrompt,),
+        asks=(GetPrompt,),
     ),
     ServiceEntry(
         "registry",
         says=(
-            tp.TouchpointRegisteredV1,
-            ve.VersionActivatedV1,
-            ve.VersionRolledBackV1,
-            ve.RollbackProposedV1,
-            ve.DriftDetectedV1,
-            ve.ExposureRecordedV1,
-            si.SignalObservedV1,
-            si.ScanRequestedV1,
-            pa.DetectRequestedV1,
-            pr.ProposalRequestedV1,
-            ev.AbRequestedV1,
-            ev.EvalRequestedV1,
+            TouchpointRegisteredV1,
+            VersionActivatedV1,
+            VersionRolledBackV1,
+            RollbackProposedV1,
+            DriftDetectedV1,
+            ExposureRecordedV1,
+            SignalObservedV1,
+            ScanRequestedV1,
+            DetectRequestedV1,
+            ProposalRequestedV1,
+            AbRequestedV1,
+            EvalRequestedV1,
         ),
-        hears=_hears("registry", pr.ProposalApprovedV1, pa.ActivationJudgedV1),
-        answers=(q.GetPrompt,),
+        hears=_hears("registry", ProposalApprovedV1, ActivationJudgedV1),
+        answers=(GetPrompt,),
         asks=(
-            q.ListScanRuns,
-            q.ListSignals,
-            q.CountSignals,
-            q.ListPatterns,
-            q.GetPattern,
-            q.GetDetectorStatus,
-            q.ListProposals,
-            q.GetProposal,
-            q.ApproveProposal,
-            q.WaiveProposal,
-            q.RejectProposal,
-            q.ImportSuite,
-            q.ListSuites,
-            q.ListRuns,
-            q.GetRun,
+            ListScanRuns,
+            ListSignals,
+            CountSignals,
+            ListPatterns,
+            GetPattern,
+            GetDetectorStatus,
+            ListProposals,
+            GetProposal,
+            ApproveProposal,
+            WaiveProposal,
+            RejectProposal,
+            ImportSuite,
+            ListSuites,
+            ListRuns,
+            GetRun,
         ),
         manages_dead_letters=True,
     ),
-    ServiceEntry("qa_ingest", says=(si.SignalObservedV1,), hears=_registered("qa_ingest")),
+    ServiceEntry("qa_ingest", says=(SignalObservedV1,), hears=_registered("qa_ingest")),
 )
 
 EVENTS: tuple[type[EventData], ...] = tuple(

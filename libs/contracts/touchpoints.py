@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from libs.contracts.envelope import EventData, Frozen
+from libs.contracts.envelope import Frozen
 from libs.contracts.vocabulary import Adapter, Name, PromptText, Scope, ShortText, TouchpointId
 
 RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -117,21 +117,3 @@ def _strict_in(annotation: object) -> Iterator[type[Strict]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _strict_in(argument)
-
-
-class TouchpointRegisteredV1(EventData):
-    """A touchpoint was registered or its configuration changed; `revision` counts up from 1."""
-
-    type: ClassVar[str] = "refinement.touchpoint.registered.v1"
-
-    touchpoint: Annotated[Touchpoint, BeforeValidator(_known_keys)]
-    revision: int = Field(ge=1)
-    registered_by: Name
-
-    def natural_key(self) -> str:
-        """One event a revision."""
-        return f"{self.touchpoint.id}|{self.revision}"
-
-    def about(self) -> str:
-        """The touchpoint."""
-        return self.touchpoint.id

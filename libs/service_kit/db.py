@@ -31,31 +31,31 @@ Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 
 class Transaction(Generic[DataT]):
-    """One open transaction. What is said in it goes out if, and only if, it commits."""
+    """One open transaction. What is emitted in it goes out if, and only if, it commits."""
 
     def __init__(self, service: str, conn: Connection, fresh: list[Event[DataT]]) -> None:
         self.conn = conn
         self.fresh = fresh
         self._source = f"burnish/{service}"
         self._traceparent = traceparent()
-        self._said: list[tuple[str, bytes]] = []
+        self._emitted: list[tuple[str, bytes]] = []
 
-    def say(self, *facts: EventData, cause: Event[Any] | None = None) -> None:
-        """Say these facts when the transaction commits. The cause is the event in hand unless one is given."""
+    def emit(self, *facts: EventData, cause: Event[Any] | None = None) -> None:
+        """Publish these facts if the transaction commits. The cause is the event in hand unless one is given."""
         because = cause or current_delivery().only_event
         for fact in facts:
             event = Event.of(fact, source=self._source, cause=because, traceparent=self._traceparent)
-            self._said.append((fact.type, event.encode()))
+            self._emitted.append((fact.type, event.encode()))
 
-    def say_raw(self, subject: str, body: bytes) -> None:
-        """Say bytes that are no event of the contracts: a dead letter."""
-        self._said.append((subject, body))
+    def emit_raw(self, subject: str, body: bytes) -> None:
+        """Publish bytes that are no event of the contracts: a dead letter."""
+        self._emitted.append((subject, body))
 
     async def flush(self) -> int:
-        """Write what was said into the outbox, in one statement. Called at commit."""
-        said, self._said = self._said, []
-        await outbox_table.append(self.conn, said)
-        return len(said)
+        """Write what was emitted into the outbox, in one statement. Called before the commit."""
+        emitted, self._emitted = self._emitted, []
+        await outbox_table.append(self.conn, emitted)
+        return len(emitted)
 
 
 class Database:
@@ -68,7 +68,7 @@ class Database:
         self._inbox = inbox
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._random = Random()
-        self.on_said: Callable[[], None] = lambda: None
+        self.on_emitted: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
         """Connect. Raises the driver's error when the database is not there."""
@@ -127,9 +127,9 @@ class Database:
             fresh = await self._fresh(conn, events)
             tx = Transaction(self.service, conn, fresh)
             yield tx
-            said = await tx.flush()
-        if said:
-            self.on_said()
+            emitted = await tx.flush()
+        if emitted:
+            self.on_emitted()
 
     async def serializable(
         self,

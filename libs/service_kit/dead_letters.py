@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from libs.contracts.queries import DeadLetter
+from libs.contracts.queries.dead_letters import DeadLetter
 from libs.contracts.topology import dead_letter_subject
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
@@ -79,7 +79,7 @@ async def bury(db: Database, letter: Buried, error: BaseException) -> None:
             letter.stream_seq,
         )
         if row is not None:
-            tx.say_raw(dead_letter_subject(db.service), _body(row, db.service, letter, told))
+            tx.emit_raw(dead_letter_subject(db.service), _body(row, db.service, letter, told))
     DEAD_LETTERS.labels(letter.consumer).inc()
     log.error("dead_letter.buried", consumer=letter.consumer, deliveries=letter.deliveries, error=told)
 

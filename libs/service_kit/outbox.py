@@ -37,10 +37,10 @@ _SENT = "DELETE FROM outbox WHERE id = ANY($1::bigint[])"
 _DEPTH = "SELECT count(*) AS depth, coalesce(extract(epoch FROM now() - min(created_at)), 0) AS age FROM outbox"
 
 
-async def append(conn: Connection, said: Sequence[tuple[str, bytes]]) -> None:
+async def append(conn: Connection, rows: Sequence[tuple[str, bytes]]) -> None:
     """Add (subject, body) rows in one statement."""
-    if said:
-        await conn.execute(_APPEND, [subject for subject, _ in said], [body for _, body in said])
+    if rows:
+        await conn.execute(_APPEND, [subject for subject, _ in rows], [body for _, body in rows])
 
 
 async def depth(conn: Connection) -> tuple[int, float]:

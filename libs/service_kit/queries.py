@@ -15,7 +15,7 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 from pydantic import ValidationError
 
-from libs.contracts.queries import AnyQuery, Query, Reply
+from libs.contracts.queries.base import AnyQuery, Query, Reply
 from libs.service_kit import logging, tracing
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.metrics import QUERIES

@@ -15,13 +15,8 @@ from fastapi import FastAPI
 
 from libs.contracts import topology
 from libs.contracts.envelope import EventData
-from libs.contracts.queries import (
-    AnyQuery,
-    DeadLetters,
-    ListDeadLetters,
-    ReplayDeadLetter,
-    Replayed,
-)
+from libs.contracts.queries.base import AnyQuery
+from libs.contracts.queries.dead_letters import DeadLetters, ListDeadLetters, ReplayDeadLetter, Replayed
 from libs.service_kit import dead_letters, logging, outbox
 from libs.service_kit.bus import Bus
 from libs.service_kit.consumers import Consumer, Handler
@@ -140,7 +135,7 @@ class Service:
         await self._patiently("bus", self.bus.open)
         publisher = Publisher(self.bus.client, self.bus.js)
         self._relay = outbox.Relay(self.db, publisher)
-        self.db.on_said = self._relay.wake
+        self.db.on_emitted = self._relay.wake
         for job in self._starters:
             await job()
         self._spawn("outbox", self._relay.run())

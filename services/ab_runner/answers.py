@@ -6,7 +6,7 @@ import asyncio
 from functools import lru_cache
 
 from libs.contracts.evaluations import SuiteSummary
-from libs.contracts.queries import (
+from libs.contracts.queries.ab_runner import (
     AbReportReply,
     AbReports,
     CheckLeaks,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from libs.contracts.evaluations import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
-from libs.contracts.queries import (
+from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.ab_runner import (
     CheckLeaks,
     GetDevCases,
     GetRun,
@@ -12,8 +13,6 @@ from libs.contracts.queries import (
     ListRuns,
     ListSuites,
 )
-from libs.contracts.touchpoints import TouchpointRegisteredV1
-from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
 from libs.service_kit.service import Service
 from services.ab_runner import answers, handlers
 from services.ab_runner.settings import Settings

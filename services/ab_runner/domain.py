@@ -12,7 +12,7 @@ from typing import Literal
 from uuid import UUID
 
 from libs.contracts.evaluations import Case, Variant
-from libs.contracts.prompt_hash import content_sha256
+from libs.contracts.prompts import content_sha256
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.contracts.vocabulary import Split
 from services.ab_runner.metrics import CLASSIFICATION

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from libs.contracts.envelope import Event
-from libs.contracts.evaluations import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
-from libs.contracts.touchpoints import SuiteSettings, TouchpointRegisteredV1
-from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.touchpoints import SuiteSettings
 from libs.llm import ModelError
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database, Transaction
@@ -92,12 +92,12 @@ async def _start(
         run, chosen = await _prepare(tx.conn, run, case_ids, models)
     except (CannotRun, ModelError) as no:
         if (at := await runs.add(tx.conn, run, error=str(no))) is not None and run.kind == "ab":
-            tx.say(reports.failed(run, str(no), at))
+            tx.emit(reports.failed(run, str(no), at))
         return str(no)
     shards = domain.deal(chosen, shard_cases)
     prompts = tasks.prompt_sha256(run.variant_a), tasks.prompt_sha256(run.variant_b)
     if await runs.add(tx.conn, run, shards, prompts) is not None:
-        tx.say(*(ShardRequestedV1(run_id=run.run_id, shard=shard.shard) for shard in shards))
+        tx.emit(*(ShardRequestedV1(run_id=run.run_id, shard=shard.shard) for shard in shards))
     return None
 
 
@@ -200,15 +200,15 @@ async def _end(tx: Transaction[Any], run: Run, ending: Outcome | str) -> None:
     if isinstance(ending, str):
         at = await runs.fail(tx.conn, run.run_id, ending)
         if run.kind == "ab":
-            tx.say(reports.failed(run, ending, at))
+            tx.emit(reports.failed(run, ending, at))
         return
     at = await runs.complete(tx.conn, run.run_id, ending)
     if run.kind == "ab":
-        tx.say(reports.executed(run, ending, at))
+        tx.emit(reports.executed(run, ending, at))
     elif run.baseline_id is not None:
         fallen = reports.regressions(ending)
         await baselines.add_regressions(tx.conn, run, fallen)
-        tx.say(*(reports.regressed(run, ending, regression) for regression in fallen))
+        tx.emit(*(reports.regressed(run, ending, regression) for regression in fallen))
 
 
 def _count(done: Done | None) -> None:
@@ -278,5 +278,5 @@ async def _promote(
         holds_since=since,
     )
     if await baselines.add(tx.conn, baseline):
-        tx.say(reports.promoted(baseline), cause=event)
+        tx.emit(reports.promoted(baseline), cause=event)
     return True

@@ -8,16 +8,9 @@ from datetime import datetime
 from uuid import UUID, uuid5
 
 from libs.contracts.envelope import EVENT_NAMESPACE, Frozen
-from libs.contracts.evaluations import (
-    AbExecutedV1,
-    BaselinePromotedV1,
-    EvalRegressedV1,
-    Flips,
-    LabelComparison,
-    MetricComparison,
-    Variant,
-)
-from libs.contracts.versions import VersionRolledBackV1
+from libs.contracts.evaluations import Flips, LabelComparison, MetricComparison, Variant
+from libs.contracts.events.ab_runner import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1
+from libs.contracts.events.registry import VersionRolledBackV1
 from libs.contracts.vocabulary import Severity, Verdict
 from services.ab_runner import metrics as m
 from services.ab_runner import verdicts

@@ -14,8 +14,7 @@ from typing import Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from libs.contracts.evaluations import Variant
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
+from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.touchpoints import ModelSettings
 from libs.llm import Model, ModelError, ModelReply, ModelRequest, join_parts, model_from
 

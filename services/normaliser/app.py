@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from libs.contracts.queries import CountSignals, ListSignals
-from libs.contracts.signals import SignalObservedV1, SignalProcessedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.pattern_detector import SignalProcessedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.service_kit.service import Service
 from services.normaliser import handlers
 from services.normaliser.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from libs.contracts.envelope import Event, EventData
-from libs.contracts.signals import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
 from libs.contracts.vocabulary import ActorKind, RejectReason, Scope, Severity
 
 JudgedScope = Literal["unknown", "global", "workspace"]

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from prometheus_client import Counter
 
 from libs.contracts.envelope import Event, EventData
-from libs.contracts.queries import CountSignals, ListSignals, SignalCounts, SignalPage
-from libs.contracts.signals import SignalCreatedV1, SignalObservedV1, SignalProcessedV1, SignalRejectedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
+from libs.contracts.events.pattern_detector import SignalProcessedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.service_kit import logging
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
@@ -35,8 +36,8 @@ async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Databas
         await store.count_observed(tx.conn, Tally(event.data.touchpoint_id for event in tx.fresh))
         facts = domain.facts(judged, await store.save(tx.conn, judged))
         for fact, cause in facts:
-            tx.say(fact, cause=cause)
-    _tell(fact for fact, _ in facts)
+            tx.emit(fact, cause=cause)
+    _log_facts(fact for fact, _ in facts)
 
 
 async def on_signals_processed(events: list[Event[SignalProcessedV1]], db: Database) -> None:
@@ -69,8 +70,8 @@ async def rejudge(db: Database) -> None:
                 for signal, now in zip(misjudged, rejudged, strict=True)
                 if (fact := domain.fact_of_rejudged(signal, now, transitions.get(now.signal_id, 1)))
             ]
-            tx.say(*facts)
-        _tell(facts)
+            tx.emit(*facts)
+        _log_facts(facts)
         more = len(misjudged) == REJUDGE_BATCH
 
 
@@ -96,7 +97,7 @@ def _cursor(text: str) -> store.Cursor:
         raise Refused("bad_cursor", "cursor must be the `next` of an earlier page", status=422) from error
 
 
-def _tell(facts: Iterable[EventData]) -> None:
+def _log_facts(facts: Iterable[EventData]) -> None:
     said: Tally[tuple[str, str]] = Tally()
     told = log.bind()  # bound once: `log` itself would be bound anew for each line
     for fact in facts:

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.contracts.queries import ListSignals, StoredSignal, TouchpointCounts
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.normaliser import ListSignals, StoredSignal, TouchpointCounts
 from libs.contracts.signals import SignalPayload
-from libs.contracts.touchpoints import TouchpointRegisteredV1
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Connection
 from services.normaliser.domain import Judged, Misjudged, Outcome, Rejudged

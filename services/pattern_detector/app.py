@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from libs.contracts.patterns import DetectRequestedV1
-from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import GetDetectorStatus, GetPattern, ListPatterns
-from libs.contracts.signals import SignalCreatedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
-from libs.contracts.versions import ExposureRecordedV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.gateway import ExposureRecordedV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.events.pattern_detector import DetectRequestedV1
+from libs.contracts.events.proposal import ProposalRejectedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.embeddings import embedder_from
 from libs.service_kit.service import Service
 from services.pattern_detector import handlers

@@ -11,9 +11,14 @@ from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
 from libs.contracts.envelope import Event
-from libs.contracts.patterns import DetectRequestedV1, PatternChangedV1, PatternDetectedV1
-from libs.contracts.queries import EvidenceStates, ResolveEvidence
-from libs.contracts.signals import SignalProcessedV1, SignalRejectedV1
+from libs.contracts.events.normaliser import SignalRejectedV1
+from libs.contracts.events.pattern_detector import (
+    DetectRequestedV1,
+    PatternChangedV1,
+    PatternDetectedV1,
+    SignalProcessedV1,
+)
+from libs.contracts.queries.scanner import EvidenceStates, ResolveEvidence
 from libs.contracts.vocabulary import RejectReason
 from libs.embeddings import Embedder, EmbedderError
 from libs.service_kit import logging
@@ -212,9 +217,9 @@ class Detector:
         await store.checked(tx.conn, found.asked, run.started_at)
         await store.count_again(tx.conn, sorted(found.back))
         rejected = await store.leave_out_unresolvable(tx.conn, sorted(found.gone))
-        tx.say(*rejections(rejected, "unresolvable"))
+        tx.emit(*rejections(rejected, "unresolvable"))
         processed = await store.mark_processed(tx.conn, run.run_id, new)
-        tx.say(*_processed(run, processed, self.clock()))
+        tx.emit(*_processed(run, processed, self.clock()))
         patterns = [pattern for outcome in outcomes for pattern in outcome.patterns]
         for outcome in outcomes:
             await store.save_patterns(
@@ -223,8 +228,8 @@ class Detector:
         changed = [p for p in patterns if p.standing.state is not None and p.standing.state != p.before]
         await store.add_history(tx.conn, run.run_id, changed, run.started_at)
         announced = [p for p in patterns if p.announced]
-        tx.say(*[await _detected(tx.conn, run, pattern) for pattern in announced])
-        tx.say(*[_changed(run, pattern) for pattern in changed if not pattern.announced])
+        tx.emit(*[await _detected(tx.conn, run, pattern) for pattern in announced])
+        tx.emit(*[_changed(run, pattern) for pattern in changed if not pattern.announced])
         done = replace(
             run,
             finished_at=self.clock(),

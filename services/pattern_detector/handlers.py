@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from libs.contracts.envelope import Event
-from libs.contracts.patterns import DetectRequestedV1
-from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import (
+from libs.contracts.events.gateway import ExposureRecordedV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.events.pattern_detector import DetectRequestedV1
+from libs.contracts.events.proposal import ProposalRejectedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.pattern_detector import (
     DetectorStatus,
     GetDetectorStatus,
     GetPattern,
@@ -18,9 +21,6 @@ from libs.contracts.queries import (
     PatternReply,
     Patterns,
 )
-from libs.contracts.signals import SignalCreatedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
-from libs.contracts.versions import ExposureRecordedV1, VersionActivatedV1, VersionRolledBackV1
 from libs.embeddings import Embedder, EmbedderError
 from libs.service_kit import logging
 from libs.service_kit.db import Database
@@ -70,7 +70,7 @@ async def on_proposals_rejected(events: list[Event[ProposalRejectedV1]], db: Dat
                 ids = await store.evidence_of(tx.conn, rejected.pattern_id)
             left_out += await store.leave_out_bad(tx.conn, rejected.touchpoint_id, rejected.workspace_id, ids)
         await store.run_again(tx.conn, [one.touchpoint_id for one in bad], clock())
-        tx.say(*rejections(left_out, "bad_signals"))
+        tx.emit(*rejections(left_out, "bad_signals"))
     log_rejected(left_out, "bad_signals")
 
 

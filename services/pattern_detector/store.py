@@ -11,11 +11,13 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
+from libs.contracts.events.gateway import ExposureRecordedV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.patterns import EvidenceItem, PatternDetail, PatternSummary
-from libs.contracts.queries import DetectorStatus
-from libs.contracts.signals import EvidenceRef, SignalCreatedV1
-from libs.contracts.touchpoints import Thresholds, TouchpointRegisteredV1
-from libs.contracts.versions import ExposureRecordedV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.pattern_detector import DetectorStatus
+from libs.contracts.signals import EvidenceRef
+from libs.contracts.touchpoints import Thresholds
 from libs.embeddings import STORED_DIMENSIONS
 from libs.service_kit.db import Connection
 from services.pattern_detector.domain import Known, Pattern, Signal, Standing, Vector

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import (
+from libs.contracts.events.proposal import ProposalRejectedV1
+from libs.contracts.queries.ab_runner import GetSuiteCoverage
+from libs.contracts.queries.proposal import (
     ApproveProposal,
     GetProposal,
-    GetSuiteCoverage,
     ListProposals,
     ProposalReply,
     Proposals,
@@ -21,10 +21,10 @@ from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
-from services.proposal import domain, moves, store
+from services.proposal import domain, store, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import No, Now, Proposal
-from services.proposal.moves import Tx
+from services.proposal.transitions import Tx
 
 log = logging.get(__name__)
 MAX_SIGNALS = 5_000
@@ -59,7 +59,7 @@ async def answer_approve(query: ApproveProposal, db: Database, asker: Asker) -> 
         if no is None:
             return _reply(await _approve(tx, proposal, touchpoint, query))
         if no.code == "base_moved":
-            await moves.realign(tx, proposal, live)  # kept, although the approval is refused
+            await transitions.realign(tx, proposal, live)  # kept, although the approval is refused
     raise _refused(no)
 
 
@@ -70,7 +70,7 @@ async def _approve(tx: Tx, proposal: Proposal, touchpoint: Touchpoint, query: Ap
         await store.move(tx.conn, proposal.proposal_id, "approved")
     now = await _found(tx.conn, proposal.proposal_id)
     if complete:
-        tx.say(domain.approved_fact(now))
+        tx.emit(domain.approved_fact(now))
     log.info("proposal.approval", proposal_id=str(now.proposal_id), touchpoint=now.touchpoint_id, complete=complete)
     return now
 
@@ -94,7 +94,7 @@ async def answer_reject(query: RejectProposal, db: Database) -> ProposalReply:
         await store.move(tx.conn, proposal.proposal_id, "bad_signals" if query.bad_signals else "rejected")
         action = "bad_signals" if query.bad_signals else "rejected"
         await store.record(tx.conn, proposal.proposal_id, action, query.by, query.reason, proposal.content_sha256)
-        tx.say(
+        tx.emit(
             ProposalRejectedV1(
                 proposal_id=proposal.proposal_id,
                 touchpoint_id=proposal.touchpoint_id,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from libs.contracts.evaluations import AbExecutedV1
-from libs.contracts.patterns import PatternDetectedV1
-from libs.contracts.proposals import ProposalRequestedV1
-from libs.contracts.queries import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
-from libs.contracts.touchpoints import TouchpointRegisteredV1
-from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.ab_runner import AbExecutedV1
+from libs.contracts.events.pattern_detector import PatternDetectedV1
+from libs.contracts.events.proposal import ProposalRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
 from libs.service_kit.service import Service
 from services.proposal import answers, handlers
 from services.proposal.generation import Generator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from libs.contracts.queries import GetPrompt
+from libs.contracts.queries.registry import GetPrompt
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker

@@ -14,17 +14,10 @@ from uuid import UUID, uuid5
 from pydantic import BaseModel, ConfigDict
 
 from libs.contracts.envelope import EVENT_NAMESPACE, MAX_EVENT_BYTES
+from libs.contracts.events.proposal import ProposalApprovedV1
 from libs.contracts.patterns import PatternDetail
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import (
-    AbOutcome,
-    Decision,
-    ExpectedImpact,
-    Hunk,
-    PromptPart,
-    ProposalApprovedV1,
-    ProposalDetail,
-)
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.proposals import AbOutcome, Decision, ExpectedImpact, Hunk, ProposalDetail
 from libs.contracts.touchpoints import Approvals
 from libs.contracts.versions import LivePrompt
 from libs.contracts.vocabulary import ProposalState

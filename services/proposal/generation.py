@@ -11,9 +11,9 @@ from uuid import UUID
 
 from libs.contracts.evaluations import Case
 from libs.contracts.patterns import EvidenceItem, PatternDetail
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import Hunk, PromptPart
-from libs.contracts.queries import CheckLeaks, GetDevCases
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.proposals import Hunk
+from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases
 from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.llm import Model, ModelError, ModelRequest

@@ -9,17 +9,18 @@ from typing import Any
 from uuid import UUID
 
 from libs.contracts.envelope import Event
-from libs.contracts.evaluations import AbExecutedV1
-from libs.contracts.patterns import PatternDetectedV1
-from libs.contracts.proposals import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
-from libs.contracts.queries import GetPattern
-from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
-from libs.contracts.versions import LivePrompt, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.ab_runner import AbExecutedV1
+from libs.contracts.events.pattern_detector import PatternDetectedV1
+from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.pattern_detector import GetPattern
+from libs.contracts.touchpoints import Touchpoint
+from libs.contracts.versions import LivePrompt
 from libs.service_kit import logging
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison, Refused
 from libs.service_kit.queries import Asker
-from services.proposal import domain, moves, store
+from services.proposal import domain, store, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import Commission, Draft, Proposal
 from services.proposal.generation import Generator
@@ -102,8 +103,8 @@ async def _fulfil(
         )
         saved = await store.get(tx.conn, proposal.proposal_id)
         assert saved is not None
-        tx.say(_fact(saved))
-    _tell(saved)
+        tx.emit(_fact(saved))
+    _log_generated(saved)
 
 
 async def _nothing_to_do(event: Event[Any], db: Database) -> None:
@@ -116,7 +117,7 @@ async def _is_open(db: Database, pattern_id: UUID, live: LivePrompt) -> bool:
     """Whether the pattern has an open proposal already, once that one stands on the live text."""
     async with db.transaction() as tx:
         if (found := await store.open_of_pattern(tx.conn, pattern_id)) is not None:
-            await moves.realign(tx, found, live)
+            await transitions.realign(tx, found, live)
         return await store.open_of_pattern(tx.conn, pattern_id) is not None
 
 
@@ -142,7 +143,7 @@ def _fact(one: Proposal) -> ProposalGeneratedV1 | ProposalFailedV1:
     )
 
 
-def _tell(one: Proposal) -> None:
+def _log_generated(one: Proposal) -> None:
     """The seed's event: counts, never text."""
     log.info(
         "refinement.proposal.failed" if one.failure is not None else "refinement.proposal.generated",
@@ -181,7 +182,7 @@ async def on_versions_activated(events: list[Event[VersionActivatedV1]], db: Dat
                     reason = f"{said.version_ref} is live"
                     await store.record(tx.conn, said.proposal_id, "activated", said.activated_by, reason, text)
         for (touchpoint_id, workspace_id), live in _of(tx.fresh, lives).items():
-            await moves.realign_all(tx, touchpoint_id, workspace_id, live)
+            await transitions.realign_all(tx, touchpoint_id, workspace_id, live)
 
 
 async def on_versions_rolled_back(events: list[Event[VersionRolledBackV1]], db: Database, asker: Asker) -> None:
@@ -196,7 +197,7 @@ async def on_versions_rolled_back(events: list[Event[VersionRolledBackV1]], db: 
                     by, reason = said.rolled_back_by, said.reason
                     await store.record(tx.conn, said.proposal_id, "rolled_back", by, reason, text)
         for (touchpoint_id, workspace_id), live in _of(tx.fresh, lives).items():
-            await moves.realign_all(tx, touchpoint_id, workspace_id, live)
+            await transitions.realign_all(tx, touchpoint_id, workspace_id, live)
 
 
 async def _lives(asker: Asker, places: Sequence[Place]) -> dict[Place, LivePrompt]:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from libs.contracts.proposals import Hunk, PromptPart
+from libs.contracts.prompts import PromptPart
+from libs.contracts.proposals import Hunk
 
 MAX_PART_CHARS = 262_144
 CONTEXT_LINES = 3

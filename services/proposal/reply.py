@@ -9,7 +9,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from libs.contracts.proposals import ExpectedImpact, Hunk, PromptPart
+from libs.contracts.prompts import PromptPart
+from libs.contracts.proposals import ExpectedImpact, Hunk
 from services.proposal import hunks as hunk_rules
 from services.proposal.hunks import HunkError
 

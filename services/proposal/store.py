@@ -8,11 +8,12 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.contracts.evaluations import AbExecutedV1
-from libs.contracts.patterns import PatternDetectedV1
+from libs.contracts.events.ab_runner import AbExecutedV1
+from libs.contracts.events.pattern_detector import PatternDetectedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.proposals import AbOutcome, ProposalSummary
-from libs.contracts.queries import ListProposals
-from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.contracts.queries.proposal import ListProposals
+from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import ProposalState
 from libs.llm import ModelReply
 from libs.service_kit.db import Connection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.service_kit.service import Service
 from services.qa_ingest import handlers
 from services.qa_ingest.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
 
 
 def newest(registered: Iterable[TouchpointRegisteredV1]) -> list[TouchpointRegisteredV1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.contracts.envelope import Event
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.service_kit.db import Database
 from services.qa_ingest import domain, store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.service_kit.db import Connection
 
 _KEEP = """

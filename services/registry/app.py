@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from libs.contracts.patterns import ActivationJudgedV1
-from libs.contracts.proposals import ProposalApprovedV1
-from libs.contracts.queries import GetPrompt
-from libs.service_kit.auth import JwksKeys, Verifier
+from libs.auth.tokens import JwksKeys, Verifier
+from libs.contracts.events.pattern_detector import ActivationJudgedV1
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.queries.registry import GetPrompt
 from libs.service_kit.service import Service
 from services.registry import drift, handlers
 from services.registry.api import build_api
 from services.registry.api.gateway import Gateway
-from services.registry.changes import Changes
 from services.registry.ledger import Ledger
+from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.settings import Settings
 from services.registry.storage import Repositories
@@ -28,7 +28,7 @@ def build(settings: Settings) -> Service:
     db = service.db
     ledger = Ledger(db)
     repositories = Repositories(settings.repository_roots)
-    changes = Changes(db, ledger, repositories)
+    pending_merges = PendingMerges(db, ledger, repositories)
     keys = JwksKeys(settings.jwt_jwks)
     verifier = Verifier(
         keys,
@@ -39,7 +39,9 @@ def build(settings: Settings) -> Service:
     )
     registration = Registration(db, ledger, repositories)
 
-    service.consume(ProposalApprovedV1, handlers.on_proposal_approved, db=db, ledger=ledger, changes=changes)
+    service.consume(
+        ProposalApprovedV1, handlers.on_proposal_approved, db=db, ledger=ledger, pending_merges=pending_merges
+    )
     service.consume(ActivationJudgedV1, handlers.on_activation_judged, db=db)
     service.answer(GetPrompt, handlers.answer_prompt, db=db, ledger=ledger)
 
@@ -47,9 +49,9 @@ def build(settings: Settings) -> Service:
         async with db.connection() as conn:
             await idempotency.forget(conn, settings.idempotency_hours)
 
-    service.every(settings.intents_every_s, "intents", changes.check)
-    service.every(settings.drift_every_s, "drift", partial(drift.check, db, ledger, changes, repositories))
+    service.every(settings.intents_every_s, "intents", pending_merges.check)
+    service.every(settings.drift_every_s, "drift", partial(drift.check, db, ledger, pending_merges, repositories))
     service.every(FORGET_EVERY_S, "idempotency", forget_keys)
     service.check("jwks", keys.check)
-    service.serve(build_api(Gateway(db, service.asker, verifier, ledger, changes, registration)))
+    service.serve(build_api(Gateway(db, service.asker, verifier, ledger, pending_merges, registration)))
     return service

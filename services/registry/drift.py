@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from libs.contracts.events.registry import DriftDetectedV1
 from libs.contracts.touchpoints import Touchpoint
-from libs.contracts.versions import DriftDetectedV1
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from services.registry import metrics
 from services.registry.adapters import StorageError, content_sha256
 from services.registry.adapters.base import StorageErrorCode
-from services.registry.changes import Changes
 from services.registry.domain import Line
 from services.registry.ledger import Ledger
+from services.registry.pending_merges import PendingMerges
 from services.registry.storage import Repositories
 from services.registry.store import entries, findings, touchpoints, versions
 from services.registry.store.versions import Activation
@@ -25,9 +25,9 @@ UNKNOWN: tuple[StorageErrorCode, ...] = ("git_timeout", "git_failed", "git_missi
 """Trouble in looking, which says nothing about the text."""
 
 
-async def check(db: Database, ledger: Ledger, changes: Changes, repositories: Repositories) -> int:
+async def check(db: Database, ledger: Ledger, pending_merges: PendingMerges, repositories: Repositories) -> int:
     """Check every live version; how many have drifted now. Each edit is told once."""
-    await changes.check()
+    await pending_merges.check()
     async with db.connection() as conn:
         live = await versions.all_live(conn)
         active = {each.touchpoint.id: each.touchpoint for each in await touchpoints.all_of_them(conn)}
@@ -41,7 +41,7 @@ async def check(db: Database, ledger: Ledger, changes: Changes, repositories: Re
             continue
         if touchpoint.active and found != activation.content_sha256:
             drifted += 1
-            await _tell(ledger, activation, found)
+            await _record_drift(ledger, activation, found)
     metrics.DRIFTED.set(drifted)
     return drifted
 
@@ -61,7 +61,7 @@ async def _found(
         return None
 
 
-async def _tell(ledger: Ledger, activation: Activation, found: str | None) -> None:
+async def _record_drift(ledger: Ledger, activation: Activation, found: str | None) -> None:
     async def work(tx: Transaction[Any]) -> bool:
         live = await versions.live_for_update(tx.conn, activation.target)
         if live is None or live.id != activation.id:
@@ -69,7 +69,7 @@ async def _tell(ledger: Ledger, activation: Activation, found: str | None) -> No
         if not await findings.drifted(tx.conn, activation.id, found):
             return False
         await entries.append(tx.conn, await entries.lock_head(tx.conn), _line(activation, found))
-        tx.say(_fact(activation, found))
+        tx.emit(_fact(activation, found))
         return True
 
     if await ledger.transact(work):

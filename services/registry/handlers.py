@@ -6,27 +6,27 @@ from typing import Any
 from uuid import uuid5
 
 from libs.contracts.envelope import EVENT_NAMESPACE, Event
-from libs.contracts.patterns import ActivationJudgedV1
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import ProposalApprovedV1
-from libs.contracts.queries import GetPrompt, PromptReply
-from libs.contracts.versions import RollbackProposedV1
+from libs.contracts.events.pattern_detector import ActivationJudgedV1
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.events.registry import RollbackProposedV1
+from libs.contracts.prompts import content_sha256
+from libs.contracts.queries.registry import GetPrompt, PromptReply
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Poison
 from services.registry import metrics, prompts
 from services.registry.adapters.base import StorageError, text_bytes
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter, from_contract
-from services.registry.changes import Changes, approver, close_stale, fits, waiver_lines
+from services.registry.adapters.feed_prompts import FeedPromptsAdapter
 from services.registry.domain import Target, previous_version
 from services.registry.ledger import Change, Ledger, Switched, announce, switch
+from services.registry.pending_merges import PendingMerges, approver, close_stale, fits, waiver_lines
 from services.registry.store import findings, touchpoints, versions
 
 log = logging.get(__name__)
 
 
 async def on_proposal_approved(
-    event: Event[ProposalApprovedV1], db: Database, ledger: Ledger, changes: Changes
+    event: Event[ProposalApprovedV1], db: Database, ledger: Ledger, pending_merges: PendingMerges
 ) -> None:
     """Tier 1: live at once. Tier 2: an intent and a branch. A proposal for an older version only leaves a line."""
     approved = event.data
@@ -36,7 +36,7 @@ async def on_proposal_approved(
     if registered is None:
         raise Poison(f"there is no touchpoint {approved.touchpoint_id}")
     if registered.touchpoint.storage.adapter == "skill_file":
-        await changes.take_up(event)
+        await pending_merges.take_up(event)
         return
     switched = await ledger.transact(lambda tx: _activate_at_once(tx, approved), inbox=event)
     if switched is not None:
@@ -45,7 +45,7 @@ async def on_proposal_approved(
 
 def _require_sound(approved: ProposalApprovedV1) -> None:
     try:
-        text_bytes(from_contract(approved.parts))
+        text_bytes(approved.parts)
     except StorageError as error:
         raise Poison(f"proposal {approved.proposal_id}: {error}") from error
     if content_sha256(approved.parts) != approved.content_sha256:
@@ -66,7 +66,7 @@ async def _activate_at_once(tx: Transaction[Any], approved: ProposalApprovedV1) 
     )
     try:
         draft = await adapter.propose_change(
-            from_contract(approved.parts),
+            approved.parts,
             message=approved.title,
             name=str(approved.proposal_id),
             expected_current_sha256=live.content_sha256,
@@ -104,7 +104,7 @@ async def on_activation_judged(event: Event[ActivationJudgedV1], db: Database) -
         previous = previous_version(await versions.steps(tx.conn, activation.target))
         if previous is None:
             return
-        tx.say(
+        tx.emit(
             RollbackProposedV1(
                 rollback_id=uuid5(EVENT_NAMESPACE, f"judged|{activation.id}"),
                 touchpoint_id=activation.target.touchpoint_id,

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from libs.contracts.envelope import Event
-from libs.contracts.versions import LedgerEntry, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.versions import LedgerEntry
 from libs.contracts.vocabulary import Adapter
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
@@ -181,7 +182,7 @@ async def switch(tx: Transaction[Any], change: Change, *, expected_live: str | N
     await versions.activate(tx.conn, row)
     lines = [*change.before, _line(change, row, live), *await _superseded(tx, change)]
     written = await entries.append(tx.conn, head, *lines)
-    tx.say(_fact(change, row, live))
+    tx.emit(_fact(change, row, live))
     return Switched(change, row, live, written)
 
 

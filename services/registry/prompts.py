@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from libs.contracts.proposals import PromptPart
+from libs.contracts.prompts import PromptPart
 from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.db import Connection, Database, Transaction

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
-from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import METRICS, PROVIDERS, SCANNERS, TASKS
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
 from services.registry.adapters import StorageError
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts, to_contract
+from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts
 from services.registry.domain import (
     SUPPORTED_ADAPTERS,
     Action,
@@ -125,7 +125,7 @@ class Registration:
     async def _read(self, touchpoint: Touchpoint) -> Found:
         if touchpoint.storage.adapter == "skill_file":
             current = await self._repositories.open(touchpoint).current_version()
-            return Found(to_contract(current.parts), current.content_sha256, current.version_ref)
+            return Found(current.parts, current.content_sha256, current.version_ref)
         parts = initial_parts(touchpoint.storage.initial_text or "")
         return Found(parts, content_sha256(parts), None)
 
@@ -172,7 +172,7 @@ async def _carry_out(
 ) -> list[Switched]:
     if planned.action != "unchanged":
         revision = await touchpoints.save(tx.conn, touchpoint, configuration_sha256(touchpoint), by)
-        tx.say(TouchpointRegisteredV1(touchpoint=touchpoint, revision=revision, registered_by=by))
+        tx.emit(TouchpointRegisteredV1(touchpoint=touchpoint, revision=revision, registered_by=by))
     if planned.live is None:
         return []
     target = Target(touchpoint.id)

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from libs.service_kit.auth import Algorithm
+from libs.auth.tokens import Algorithm
 from libs.service_kit.settings import KitSettings
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from libs.contracts.evaluations import EvalRegressedV1
-from libs.contracts.queries import ListScanRuns, ResolveEvidence
-from libs.contracts.signals import ScanRequestedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.ab_runner import EvalRegressedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.events.scanner import ScanRequestedV1
+from libs.contracts.queries.scanner import ListScanRuns, ResolveEvidence
 from libs.service_kit.service import Service
 from services.scanner import handlers
 from services.scanner.platform import Platform

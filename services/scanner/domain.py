@@ -13,8 +13,9 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from libs.contracts.envelope import Event
-from libs.contracts.evaluations import EvalRegressedV1
-from libs.contracts.signals import MAX_PAYLOAD_BYTES, EvidenceRef, SignalObservedV1, SignalPayload
+from libs.contracts.events.ab_runner import EvalRegressedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.signals import MAX_PAYLOAD_BYTES, EvidenceRef, SignalPayload
 from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import ActorKind, Scope, Severity, SignalType
 

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
 from libs.contracts.envelope import EVENT_NAMESPACE, Event
-from libs.contracts.evaluations import EvalRegressedV1
-from libs.contracts.queries import EvidenceStates, ListScanRuns, ResolveEvidence, ScanRun, ScanRuns
-from libs.contracts.signals import EvidenceRef, ScanRequestedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.ab_runner import EvalRegressedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.events.scanner import ScanRequestedV1
+from libs.contracts.queries.scanner import EvidenceStates, ListScanRuns, ResolveEvidence, ScanRun, ScanRuns
+from libs.contracts.signals import EvidenceRef
 from libs.service_kit import logging
 from libs.service_kit.db import Database
 from services.scanner import domain, runner, store
@@ -55,7 +56,7 @@ async def on_evals_regressed(events: list[Event[EvalRegressedV1]], db: Database)
     runs = []
     async with db.transaction(inbox=events) as tx:
         for event in tx.fresh:
-            tx.say(domain.regression(event), cause=event)
+            tx.emit(domain.regression(event), cause=event)
             run = _regression_run(event)
             await runner.record(tx, run, cause=event)
             runs.append(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
-from libs.contracts.queries import ScanRun
+from libs.contracts.queries.scanner import ScanRun
 
 RUNS = Counter("burnish_scanner_runs_total", "Scanner runs", ["touchpoint", "scanner", "ok"])
 SIGNALS = Counter("burnish_scanner_signals_total", "Signals that scanners found", ["touchpoint", "scanner"])

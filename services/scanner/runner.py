@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from libs.contracts.queries import ScanRun
-from libs.contracts.signals import ScannerRunV1
+from libs.contracts.events.scanner import ScannerRunV1
+from libs.contracts.queries.scanner import ScanRun
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from services.scanner import domain, metrics, store
@@ -142,7 +142,7 @@ class Runner:
             if not await store.renew(tx.conn, leased.lease, self._lease):
                 raise LeaseLost
             fresh = await store.unsaid(tx.conn, source, signals)
-            tx.say(*fresh)
+            tx.emit(*fresh)
             await store.advance(tx.conn, source, resume)
         tally.emitted += len(fresh)
         tally.unusable += len(unusable)
@@ -175,9 +175,9 @@ class Runner:
 
 
 async def record(tx: Transaction[Any], run: ScanRun, **because: Any) -> None:
-    """Record a run and say it, in the transaction of what it found. `because` is passed on to `tx.say`."""
+    """Record a run and say it, in the transaction of what it found. `because` is passed on to `tx.emit`."""
     await store.add_run(tx.conn, run)
-    tx.say(ScannerRunV1(**run.model_dump()), **because)
+    tx.emit(ScannerRunV1(**run.model_dump()), **because)
 
 
 def announce(run: ScanRun) -> None:

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.contracts.queries import ScanRun
-from libs.contracts.signals import SignalObservedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.scanner import ScanRun
 from libs.service_kit.db import Connection
 from services.scanner.domain import Source, Watermark
 

@@ -17,10 +17,11 @@ from pydantic import ValidationError
 
 from libs.contracts import asyncapi, generate, schemas, topology
 from libs.contracts.envelope import Event, EventData
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
-from libs.contracts.signals import EvidenceRef, SignalObservedV1, SignalPayload
-from libs.contracts.touchpoints import Storage, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.signals import EvidenceRef, SignalPayload
+from libs.contracts.touchpoints import Storage, Touchpoint
 
 
 def signal(**changes: Any) -> SignalObservedV1:

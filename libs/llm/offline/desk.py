@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from libs.contracts.prompts import PromptPart
 from libs.embeddings import Vectors
 from libs.llm.offline.label_index import Embed, LabelIndex
 from libs.llm.offline.labelled_prompt import LabelSpec
-from libs.llm.offline.messages import DevCase, Evidence, PromptPart
+from libs.llm.offline.messages import DevCase, Evidence
 from libs.llm.offline.quotable_text import quotable
 
 

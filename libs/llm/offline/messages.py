@@ -4,13 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-
-class PromptPart(BaseModel):
-    """One file or field of a prompt."""
-
-    model_config = ConfigDict(frozen=True)
-    path: str
-    text: str
+from libs.contracts.prompts import PromptPart
 
 
 class Evidence(BaseModel):

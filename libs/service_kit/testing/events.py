@@ -21,7 +21,7 @@ def event_of(data: DataT, *, time: datetime | None = None) -> Event[DataT]:
     return Event.of(data, source="burnish/test", time=time)
 
 
-async def said(db: Database, kind: type[DataT] | None = None) -> list[Event[Any]]:
+async def outbox_events(db: Database, kind: type[DataT] | None = None) -> list[Event[Any]]:
     """The events that wait in the outbox, in order; of one type when `kind` is given."""
     async with db.connection() as conn:
         rows = await conn.fetch("SELECT subject, body FROM outbox ORDER BY id")

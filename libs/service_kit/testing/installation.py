@@ -9,8 +9,8 @@ import nats
 from nats.aio.client import Client
 
 from libs.contracts.topology import STREAMS
-from libs.service_kit import topology
-from libs.service_kit.nats_config import ADMIN_USER
+from libs.provisioning import topology
+from libs.provisioning.nats_config import ADMIN_USER
 from libs.service_kit.testing.servers import Servers
 
 

@@ -16,8 +16,8 @@ import asyncpg
 from libs.contracts.topology import SERVICES
 from libs.embedded.nats import EmbeddedNats
 from libs.embedded.postgres import EmbeddedPostgres
-from libs.service_kit import nats_config
-from libs.service_kit.migrations import migrate, role_of
+from libs.provisioning import nats_config
+from libs.provisioning.migrations import migrate, role_of
 
 TEMPLATE = "burnish_template"
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from libs.contracts.envelope import Event
-from libs.contracts.signals import EvidenceRef, SignalCreatedV1, SignalObservedV1, SignalPayload
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1
+from libs.contracts.signals import EvidenceRef, SignalPayload
 from libs.service_kit.db import Database
 from libs.service_kit.testing import Installation, event_of
 
@@ -56,7 +57,7 @@ async def note(events: list[Event[SignalObservedV1]], db: Database) -> None:
             if event.data.payload.text == "poison":
                 raise ValueError("cannot digest this")
             await tx.conn.execute("INSERT INTO effects (event_id) VALUES ($1)", event.id)
-            tx.say(created(event))
+            tx.emit(created(event))
 
 
 async def effects(db: Database) -> list[UUID]:

@@ -14,7 +14,7 @@ from nats.errors import NoRespondersError
 from nats.js.errors import APIError
 
 from libs.contracts import topology
-from libs.contracts.signals import SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.topology import SERVICES
 from libs.service_kit.consumers import Consumer, Message
 from libs.service_kit.db import Database

@@ -11,14 +11,14 @@ import pytest
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.signals import SignalCreatedV1, SignalObservedV1
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1
+from libs.provisioning.nats_config import MAX_PAYLOAD
 from libs.service_kit import dead_letters
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
-from libs.service_kit.nats_config import MAX_PAYLOAD
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.testing import MemoryMessage, said
+from libs.service_kit.testing import MemoryMessage, outbox_events
 from libs.service_kit.testing.plugin import OpenDatabase
 from libs.service_kit.tests.support import effects, make_effects_table, note, observed
 
@@ -46,7 +46,7 @@ async def test_effect_and_fact_happen_once_however_often_it_is_delivered(db: Dat
         await consumer(db).deliver([message])
     await consumer(db).deliver([MemoryMessage(event), MemoryMessage(event)])
     assert await effects(db) == [event.id]
-    assert [e.data.source_key for e in await said(db, SignalCreatedV1)] == [event.data.source_key]
+    assert [e.data.source_key for e in await outbox_events(db, SignalCreatedV1)] == [event.data.source_key]
     assert all(message.outcome == "ack" for message in messages)
 
 
@@ -206,7 +206,7 @@ async def test_nothing_in_a_message_keeps_it_from_the_dead_letters(db: Database)
 async def test_a_rolled_back_transaction_says_nothing(db: Database) -> None:
     async def change_ones_mind() -> None:
         async with db.transaction(inbox=observed()) as tx:
-            tx.say_raw("refinement.signal.created.v1", b"{}")
+            tx.emit_raw("refinement.signal.created.v1", b"{}")
             await tx.flush()
             raise RuntimeError("changed its mind")
 
@@ -220,7 +220,7 @@ async def test_a_rolled_back_transaction_says_nothing(db: Database) -> None:
 async def test_cause_and_correlation_are_passed_on(db: Database) -> None:
     event = observed()
     await consumer(db).deliver([MemoryMessage(event)])
-    (fact,) = await said(db, SignalCreatedV1)
+    (fact,) = await outbox_events(db, SignalCreatedV1)
     assert fact.causationid == event.id
     assert fact.correlationid == event.correlationid
     assert fact.traceparent

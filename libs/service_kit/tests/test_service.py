@@ -16,9 +16,11 @@ from nats.aio.client import Client
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.queries import CountSignals, ListDeadLetters, ReplayDeadLetter, SignalCounts, TouchpointCounts
-from libs.contracts.signals import SignalObservedV1, SignalProcessedV1
-from libs.contracts.touchpoints import TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.pattern_detector import SignalProcessedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.dead_letters import ListDeadLetters, ReplayDeadLetter
+from libs.contracts.queries.normaliser import CountSignals, SignalCounts, TouchpointCounts
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
@@ -140,7 +142,7 @@ async def test_questions_are_answered_refused_and_missed(installation: Installat
     assert (no.value.status, no.value.code) == (404, "not_found")
     malformed = await client.request(CountSignals.subject, b'{"touchpoint_id": 7}', timeout=2)
     assert json.loads(malformed.data)["refused"]["status"] == 422
-    from libs.contracts.queries import ListPatterns
+    from libs.contracts.queries.pattern_detector import ListPatterns
 
     with pytest.raises(Unavailable):
         await asker.ask(ListPatterns(), timeout_s=1)

@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from libs.contracts.evaluations import AbReport, Variant
-from libs.contracts.queries import ListRuns
+from libs.contracts.queries.ab_runner import ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.service_kit.db import Connection
 from services.ab_runner.domain import Run, Shard

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit.db import Connection
 
 _SAVE = """

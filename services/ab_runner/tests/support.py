@@ -10,14 +10,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from libs.contracts.envelope import Event
-from libs.contracts.evaluations import AbReport, AbRequestedV1, Case, EvalRequestedV1, ShardRequestedV1, Variant
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
-from libs.contracts.queries import GetRun, ImportSuite
-from libs.contracts.touchpoints import ModelSettings, Storage, SuiteSettings, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.evaluations import AbReport, Case, Variant
+from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.queries.ab_runner import GetRun, ImportSuite
+from libs.contracts.touchpoints import ModelSettings, Storage, SuiteSettings, Touchpoint
 from libs.llm import ModelError, ModelReply, ModelRequest, Usage
 from libs.service_kit.db import Database
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from services.ab_runner import answers, handlers
 from services.ab_runner.tasks import Models
 
@@ -143,7 +144,7 @@ async def prepare(db: Database, cases: Sequence[Case] | None = None, **fields: A
 
 async def shards_of(db: Database, run_id: UUID) -> list[Event[ShardRequestedV1]]:
     """The shards that were said for a run."""
-    return [event for event in await said(db, ShardRequestedV1) if event.data.run_id == run_id]
+    return [event for event in await outbox_events(db, ShardRequestedV1) if event.data.run_id == run_id]
 
 
 async def work_through(db: Database, run_id: UUID, by: Models) -> None:

@@ -10,15 +10,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from libs.contracts.evaluations import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1, ShardRequestedV1
-from libs.contracts.queries import GetRun, ListRuns
+from libs.contracts.events.ab_runner import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1, ShardRequestedV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.ab_runner import GetRun, ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
-from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
 from libs.llm import ModelError
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.errors import Poison, Refused, Unavailable
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from libs.service_kit.testing.plugin import OpenDatabase
 from services.ab_runner import answers, handlers, reports
 from services.ab_runner.store import baselines, results, runs
@@ -98,7 +98,7 @@ async def test_a_run_from_request_to_report(db: Database) -> None:
     assert ended.finished_at is not None
     assert ended.finished_at >= ended.requested_at
 
-    (executed,) = await said(db, AbExecutedV1)
+    (executed,) = await outbox_events(db, AbExecutedV1)
     assert (executed.data.status, executed.data.verdict) == ("completed", "better")
     assert (executed.data.gained, executed.data.lost, executed.data.n) == (20, 0, 40)
     assert executed.data.suite_sha256 == ended.suite_sha256
@@ -239,11 +239,11 @@ async def test_killed_between_the_last_answer_and_the_outcome(db: Database, monk
         with pytest.raises(ConnectionError):
             await handlers.on_shard_requested(last, db, models(model))
     assert (await report(db, event.data.run_id)).status == "running"
-    assert await said(db, AbExecutedV1) == []
+    assert await outbox_events(db, AbExecutedV1) == []
     await handlers.on_shard_requested(last, db, models(model))
     assert (await report(db, event.data.run_id)).status == "completed"
     assert len(model.answered) == 80
-    assert len(await said(db, AbExecutedV1)) == 1
+    assert len(await outbox_events(db, AbExecutedV1)) == 1
 
 
 async def test_everything_delivered_again_changes_nothing(db: Database) -> None:
@@ -251,8 +251,8 @@ async def test_everything_delivered_again_changes_nothing(db: Database) -> None:
     ended = await run_ab(db, models(model), event)
     await handlers.on_ab_requested(event, db, models(model), 10)
     await work_through(db, event.data.run_id, models(model))
-    assert len(await said(db, ShardRequestedV1)) == 8
-    assert len(await said(db, AbExecutedV1)) == 1
+    assert len(await outbox_events(db, ShardRequestedV1)) == 8
+    assert len(await outbox_events(db, AbExecutedV1)) == 1
     assert len(model.answered) == 80
     assert await report(db, event.data.run_id) == ended
 
@@ -262,7 +262,7 @@ async def test_without_an_inbox_a_run_still_ends_once(db: Database, monkeypatch:
     event = ab()
     await run_ab(db, models(RuleModel()), event)
     await work_through(db, event.data.run_id, models(RuleModel()))
-    assert len(await said(db, AbExecutedV1)) == 1
+    assert len(await outbox_events(db, AbExecutedV1)) == 1
 
 
 async def test_replicas_that_race_end_a_run_once(database: OpenDatabase, db: Database) -> None:
@@ -271,7 +271,7 @@ async def test_replicas_that_race_end_a_run_once(database: OpenDatabase, db: Dat
     shards = await shards_of(db, event.data.run_id)
     twice = [(shard, replica) for shard in shards for replica in (db, other)]
     await asyncio.gather(*(handlers.on_shard_requested(shard, at, models(model)) for shard, at in twice))
-    assert len(await said(db, AbExecutedV1)) == 1
+    assert len(await outbox_events(db, AbExecutedV1)) == 1
     assert len(model.answered) == len(set(model.answered)) == 80
     assert (await report(db, event.data.run_id)).model_calls == 80
 
@@ -304,14 +304,14 @@ async def test_a_run_is_not_judged_on_less_than_was_asked(db: Database) -> None:
 async def test_what_cannot_run_fails_at_once_with_a_reason(db: Database, fields: dict[str, Any], reason: str) -> None:
     event = ab(**fields)
     await handlers.on_ab_requested(event, db, models(RuleModel()), 10)
-    (executed,) = await said(db, AbExecutedV1)
+    (executed,) = await outbox_events(db, AbExecutedV1)
     assert executed.data.status == "failed"
     assert reason in executed.data.reason
     ended = await report(db, event.data.run_id)
     assert (ended.status, ended.cases_total, ended.verdict) == ("failed", 0, None)
     assert ended.error == executed.data.reason
     assert ended.finished_at is not None
-    assert await said(db, ShardRequestedV1) == []
+    assert await outbox_events(db, ShardRequestedV1) == []
 
 
 async def test_a_touchpoint_may_be_registered_a_moment_later(database: OpenDatabase) -> None:
@@ -334,7 +334,7 @@ async def test_without_a_suite_a_run_fails(database: OpenDatabase) -> None:
     db = await database("ab_runner")
     await handlers.on_touchpoints_registered([event_of(touchpoint())], db)
     await handlers.on_ab_requested(ab(), db, models(RuleModel()), 10)
-    (executed,) = await said(db, AbExecutedV1)
+    (executed,) = await outbox_events(db, AbExecutedV1)
     assert executed.data.reason == f"touchpoint '{TOUCHPOINT}' has no suite: import one first"
 
 
@@ -348,7 +348,7 @@ async def test_without_a_suite_a_run_fails(database: OpenDatabase) -> None:
 async def test_settings_are_checked_before_anything_is_paid(db: Database, config: dict[str, Any], reason: str) -> None:
     await handlers.on_touchpoints_registered([event_of(touchpoint(2, **config))], db)
     await handlers.on_ab_requested(ab(), db, models(RuleModel()), 10)
-    (executed,) = await said(db, AbExecutedV1)
+    (executed,) = await outbox_events(db, AbExecutedV1)
     assert reason in executed.data.reason
 
 
@@ -356,7 +356,7 @@ async def test_an_error_that_stays_fails_the_run_once(db: Database) -> None:
     model, event = RuleModel(errors=[ModelError("the key is refused", retryable=False)]), ab()
     ended = await run_ab(db, models(model), event)
     assert (ended.status, ended.error) == ("failed", "variant A: the key is refused")
-    (executed,) = await said(db, AbExecutedV1)
+    (executed,) = await outbox_events(db, AbExecutedV1)
     assert (executed.data.status, executed.data.reason) == ("failed", "variant A: the key is refused")
     assert len(model.answered) < 10
     async with db.connection() as conn:
@@ -449,13 +449,13 @@ async def test_activation_promotes_and_rollback_restores(db: Database) -> None:
     event = event_of(activated(GOOD))
     for _ in range(2):
         await handlers.on_versions_activated([event], db)
-    (promoted,) = await said(db, BaselinePromotedV1)
+    (promoted,) = await outbox_events(db, BaselinePromotedV1)
     assert (promoted.data.run_id, promoted.data.content_sha256) == (ended.run_id, good)
     assert promoted.data.metrics["accuracy"] == 1.0
     assert promoted.causationid == event.id
     assert await holds(db) == good
     await handlers.on_versions_rolled_back([event_of(rolled_back(POOR))], db)
-    restored = (await said(db, BaselinePromotedV1))[-1]
+    restored = (await outbox_events(db, BaselinePromotedV1))[-1]
     assert (restored.data.content_sha256, restored.data.metrics["accuracy"]) == (poor, 0.5)
     assert await holds(db) == poor
 
@@ -476,7 +476,7 @@ async def test_a_text_without_a_run_promotes_nothing(db: Database) -> None:
     assert await holds(db) == variant(GOOD).content_sha256
     await handlers.on_versions_rolled_back([event_of(rolled_back("never measured either"))], db)
     assert await holds(db) is None
-    assert len(await said(db, BaselinePromotedV1)) == 1
+    assert len(await outbox_events(db, BaselinePromotedV1)) == 1
 
 
 async def test_a_regression_is_recorded_and_said_by_metric(db: Database) -> None:
@@ -486,7 +486,7 @@ async def test_a_regression_is_recorded_and_said_by_metric(db: Database) -> None
     assert len(model.answered) == 120
     ended = await report(db, run_id)
     assert (ended.kind, ended.label_a, ended.status, ended.verdict) == ("eval", "baseline", "completed", "worse")
-    fallen = [event.data for event in await said(db, EvalRegressedV1)]
+    fallen = [event.data for event in await outbox_events(db, EvalRegressedV1)]
     assert [(event.metric, event.severity) for event in fallen] == [("accuracy", "critical"), ("macro_f1", "critical")]
     assert (fallen[0].baseline, fallen[0].value) == (1.0, 0.25)
     assert len(fallen[0].failing_case_ids) == 30
@@ -494,14 +494,14 @@ async def test_a_regression_is_recorded_and_said_by_metric(db: Database) -> None
         rows = await conn.fetch("SELECT metric, severity, delta, band FROM eval_regression_events ORDER BY metric")
     assert [row["metric"] for row in rows] == ["accuracy", "macro_f1"]
     assert all(0 < row["band"] < -row["delta"] for row in rows)
-    assert len(await said(db, AbExecutedV1)) == 1
+    assert len(await outbox_events(db, AbExecutedV1)) == 1
 
 
 async def test_an_evaluation_that_is_no_worse_says_nothing(db: Database) -> None:
     await run_ab(db, models(model := RuleModel()))
     await handlers.on_versions_activated([event_of(activated(POOR))], db)
     assert (await report(db, await evaluate(db, GOOD, model))).verdict == "better"
-    assert await said(db, EvalRegressedV1) == []
+    assert await outbox_events(db, EvalRegressedV1) == []
     assert len(model.answered) == 80
 
 
@@ -510,7 +510,7 @@ async def test_without_a_baseline_an_evaluation_has_figures_and_no_verdict(db: D
     assert (ended.status, ended.verdict, ended.label_a) == ("completed", None, "no baseline")
     assert ended.metrics[0].b == 0.5
     assert len(model.answered) == 40
-    assert await said(db, EvalRegressedV1) == []
+    assert await outbox_events(db, EvalRegressedV1) == []
 
 
 async def test_after_a_new_suite_the_baseline_is_measured_on_it(db: Database) -> None:

@@ -18,8 +18,9 @@ import pytest
 from nats.aio.client import Client
 
 from libs.contracts.envelope import Event, EventData
-from libs.contracts.evaluations import AbExecutedV1, AbReport, AbRequestedV1, Case, ShardRequestedV1
-from libs.contracts.queries import GetDevCases, GetRun, ImportSuite, ListSuites
+from libs.contracts.evaluations import AbReport, Case
+from libs.contracts.events.ab_runner import AbExecutedV1, AbRequestedV1, ShardRequestedV1
+from libs.contracts.queries.ab_runner import GetDevCases, GetRun, ImportSuite, ListSuites
 from libs.contracts.touchpoints import ModelSettings
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused, Unavailable
@@ -45,7 +46,7 @@ class Gateway:
         self._client = client
         self.asker = Asker(lambda: client)
 
-    async def say(self, event: Event[Any]) -> None:
+    async def emit(self, event: Event[Any]) -> None:
         """Publish an event to its stream."""
         js = self._client.jetstream(prefix="bus")
         await js.publish(event.type, event.encode(), stream="REFINEMENT", timeout=5)
@@ -96,7 +97,7 @@ async def on_the_stream(installation: Installation, kind: type[EventData]) -> in
 
 async def registered(gateway: Gateway, **fields: Any) -> None:
     """The touchpoint is known and its suite imported, once somebody is there to answer."""
-    await gateway.say(event_of(touchpoint(**fields)))
+    await gateway.emit(event_of(touchpoint(**fields)))
     async with asyncio.timeout(60):
         while True:
             try:
@@ -108,7 +109,7 @@ async def registered(gateway: Gateway, **fields: Any) -> None:
 
 async def measured(gateway: Gateway, event: Event[AbRequestedV1]) -> AbReport:
     """The outcome of a run that is asked for now."""
-    await gateway.say(event)
+    await gateway.emit(event)
     return await gateway.ended(event.data.run_id)
 
 
@@ -143,7 +144,7 @@ async def test_two_replicas_share_the_shards_and_end_each_run_once(
         await measured(gateway, ab())
         before = await on_the_stream(installation, AbExecutedV1)
         runs = [ab(b=f"{GOOD}extra{i}: card\n") for i in range(5)]
-        await asyncio.gather(*(gateway.say(event) for event in runs))
+        await asyncio.gather(*(gateway.emit(event) for event in runs))
         reports = [await gateway.ended(event.data.run_id) for event in runs]
     assert {report.status for report in reports} == {"completed"}
     assert len(model.answered) == len(set(model.answered)) == 80 + 5 * 40
@@ -156,7 +157,7 @@ async def test_a_replica_killed_in_a_run_is_taken_over(
     account, event = tmp_path / "answers", ab()
     async with replica(installation, account, delay_s=0.03) as doomed:
         await registered(gateway)
-        await gateway.say(event)
+        await gateway.emit(event)
         await answered(account, 20)
         doomed.kill()
         await doomed.wait()
@@ -225,11 +226,11 @@ async def test_seven_prompts_on_banking77(installation: Installation, gateway: G
     """One live prompt and six changes of it, with the offline model: every baseline answer is bought once."""
     cases, prompts = banking77()
     async with running(installation):
-        await gateway.say(event_of(touchpoint(model=ModelSettings())))
+        await gateway.emit(event_of(touchpoint(model=ModelSettings())))
         await gateway.asker.ask(ImportSuite(touchpoint_id=TOUCHPOINT, cases=cases, by="admin"), timeout_s=30)
         await measured(gateway, ab(prompts[0], prompts[0], case_ids=(cases[0].case_id,)))
         runs = [ab(prompts[0], prompt) for prompt in prompts[1:]]
-        await asyncio.gather(*(gateway.say(event) for event in runs))
+        await asyncio.gather(*(gateway.emit(event) for event in runs))
         reports = [await gateway.ended(event.data.run_id, 120) for event in runs]
     assert {(report.status, report.n) for report in reports} == {("completed", len(cases))}
     assert all(0.5 < report.metrics[0].a < 0.6 for report in reports)

@@ -9,13 +9,7 @@ from uuid import uuid4
 import pytest
 
 from libs.contracts.evaluations import Case
-from libs.contracts.queries import (
-    CheckLeaks,
-    GetDevCases,
-    GetSuiteCoverage,
-    ImportSuite,
-    ListSuites,
-)
+from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases, GetSuiteCoverage, ImportSuite, ListSuites
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of
 from libs.service_kit.testing.plugin import OpenDatabase

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart
+from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.touchpoints import ModelSettings
 from libs.llm import ModelError, OfflineModel, PromptError
 from services.ab_runner import tasks

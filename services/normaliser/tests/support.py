@@ -7,8 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from libs.contracts.envelope import Event
-from libs.contracts.signals import EvidenceRef, SignalObservedV1, SignalPayload
-from libs.contracts.touchpoints import Storage, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.signals import EvidenceRef, SignalPayload
+from libs.contracts.touchpoints import Storage, Touchpoint
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.testing import event_of
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.contracts.envelope import Event
-from libs.contracts.signals import EvidenceRef, SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.signals import EvidenceRef
 from libs.contracts.vocabulary import Scope, Severity
 from services.normaliser.domain import (
     Judged,

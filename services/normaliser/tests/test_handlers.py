@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.queries import CountSignals, ListSignals
-from libs.contracts.signals import SignalCreatedV1, SignalObservedV1, SignalProcessedV1, SignalRejectedV1
+from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
+from libs.contracts.events.pattern_detector import SignalProcessedV1
+from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.testing import MemoryMessage, event_of, said
+from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
 from services.normaliser import handlers
 from services.normaliser.tests.support import WORKSPACE, at, observed, registered
 
@@ -41,7 +42,7 @@ async def test_a_batch_becomes_rows_and_facts_and_is_acknowledged(db: Database) 
     messages = [MemoryMessage(one) for one in (first, observed("a:2"), observed("a:3", workspace_id=WORKSPACE))]
     await consumer(db).deliver(messages)
     assert [message.outcome for message in messages] == ["ack"] * 3
-    created, rejected = await said(db, SignalCreatedV1), await said(db, SignalRejectedV1)
+    created, rejected = await outbox_events(db, SignalCreatedV1), await outbox_events(db, SignalRejectedV1)
     assert {event.data.source_key for event in created} == {"a:1", "a:2"}
     assert first.id in {event.causationid for event in created}
     assert [(event.data.source_key, event.data.reason) for event in rejected] == [("a:3", "scope")]
@@ -52,7 +53,7 @@ async def test_delivered_twice_it_takes_effect_once(db: Database) -> None:
     event = observed()
     for _ in range(2):
         await consumer(db).deliver([MemoryMessage(event, deliveries=2)])
-    assert len(await said(db)) == 1
+    assert len(await outbox_events(db)) == 1
 
 
 async def test_an_unreadable_message_does_not_hold_up_its_neighbours(db: Database) -> None:
@@ -60,19 +61,19 @@ async def test_an_unreadable_message_does_not_hold_up_its_neighbours(db: Databas
     messages = [MemoryMessage(b"{", seq=1), MemoryMessage(observed(), seq=2)]
     await consumer(db).deliver(messages)
     assert [message.outcome for message in messages] == ["ack", "ack"]
-    assert len(await said(db, SignalCreatedV1)) == 1
+    assert len(await outbox_events(db, SignalCreatedV1)) == 1
 
 
 async def test_signals_that_came_before_their_touchpoint_count_once_it_is_registered(db: Database) -> None:
     batch = [observed(f"a:{n}") for n in range(3)]
     await handlers.on_signals_observed(batch, db)
-    assert {event.data.reason for event in await said(db, SignalRejectedV1)} == {"unknown_touchpoint"}
+    assert {event.data.reason for event in await outbox_events(db, SignalRejectedV1)} == {"unknown_touchpoint"}
     await handlers.rejudge(db)
-    assert await said(db, SignalCreatedV1) == []
+    assert await outbox_events(db, SignalCreatedV1) == []
     await handlers.on_touchpoints_registered([registered()], db)
     await handlers.rejudge(db)
     await handlers.rejudge(db)
-    created = await said(db, SignalCreatedV1)
+    created = await outbox_events(db, SignalCreatedV1)
     assert {event.data.signal_id for event in created} == {event.data.signal_id for event in batch}
     assert created[0].data.payload == batch[0].data.payload
     [count] = (await handlers.answer_count(CountSignals(), db)).counts
@@ -84,7 +85,7 @@ async def test_judging_again_goes_on_over_many_batches(db: Database, monkeypatch
     await handlers.on_signals_observed([observed(f"a:{n}") for n in range(5)], db)
     await handlers.on_touchpoints_registered([registered()], db)
     await handlers.rejudge(db)
-    assert len(await said(db, SignalCreatedV1)) == 5
+    assert len(await outbox_events(db, SignalCreatedV1)) == 5
 
 
 async def test_a_touchpoint_that_changes_its_scope_has_its_signals_judged_again(db: Database) -> None:
@@ -94,7 +95,7 @@ async def test_a_touchpoint_that_changes_its_scope_has_its_signals_judged_again(
     await handlers.rejudge(db)
     page = await handlers.answer_list(ListSignals(), db)
     assert {one.source_key: one.rejected for one in page.signals} == {"a:1": "scope", "a:2": None}
-    assert [event.data.source_key for event in await said(db, SignalRejectedV1)] == ["a:2", "a:1"]
+    assert [event.data.source_key for event in await outbox_events(db, SignalRejectedV1)] == ["a:2", "a:1"]
 
 
 async def test_processed_is_marked(db: Database) -> None:
@@ -132,7 +133,7 @@ async def test_two_replicas_with_overlapping_batches_store_each_signal_once(data
     await asyncio.gather(*work)
     page = await handlers.answer_list(ListSignals(limit=500), replicas[0])
     assert {one.source_key: one.last_seen for one in page.signals} == {f"a:{n}": at(160 + n) for n in range(20)}
-    created = await said(replicas[0], SignalCreatedV1)
+    created = await outbox_events(replicas[0], SignalCreatedV1)
     newest = {event.data.source_key: event.data.last_seen for event in created}
     for event in created:
         newest[event.data.source_key] = max(newest[event.data.source_key], event.data.last_seen)
@@ -171,7 +172,7 @@ async def test_however_it_is_delivered_the_rows_come_out_the_same(
     }
     page = await handlers.answer_list(ListSignals(), db)
     assert {one.source_key: (one.first_seen, one.last_seen) for one in page.signals} == expected
-    ids = [event.id for event in await said(db, SignalCreatedV1)]
+    ids = [event.id for event in await outbox_events(db, SignalCreatedV1)]
     assert len(ids) == len(set(ids))
 
 

@@ -10,8 +10,8 @@ from nats.js import JetStreamContext
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.queries import CountSignals, ListSignals
-from libs.contracts.signals import SignalCreatedV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.service_kit.queries import Asker
 from libs.service_kit.testing import Installation
 from services.normaliser.app import build

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from libs.contracts.envelope import Event
-from libs.contracts.queries import ListSignals, StoredSignal
-from libs.contracts.signals import SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.queries.normaliser import ListSignals, StoredSignal
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Connection, Database
 from services.normaliser import store

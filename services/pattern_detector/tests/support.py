@@ -9,9 +9,11 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from libs.contracts.envelope import Event
-from libs.contracts.queries import EvidenceStates, ResolveEvidence
-from libs.contracts.signals import EvidenceRef, SignalCreatedV1, SignalPayload
-from libs.contracts.touchpoints import SignalSource, Storage, Thresholds, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.scanner import EvidenceStates, ResolveEvidence
+from libs.contracts.signals import EvidenceRef, SignalPayload
+from libs.contracts.touchpoints import SignalSource, Storage, Thresholds, Touchpoint
 from libs.embeddings import StaticEmbedder
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Unavailable

@@ -11,13 +11,19 @@ from uuid import UUID, uuid4
 import pytest
 
 from libs.contracts.envelope import Event
-from libs.contracts.patterns import DetectRequestedV1, PatternChangedV1, PatternDetectedV1
-from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import EvidenceStates, GetDetectorStatus, GetPattern, ListPatterns, ResolveEvidence
-from libs.contracts.signals import SignalProcessedV1, SignalRejectedV1
+from libs.contracts.events.normaliser import SignalRejectedV1
+from libs.contracts.events.pattern_detector import (
+    DetectRequestedV1,
+    PatternChangedV1,
+    PatternDetectedV1,
+    SignalProcessedV1,
+)
+from libs.contracts.events.proposal import ProposalRejectedV1
+from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
+from libs.contracts.queries.scanner import EvidenceStates, ResolveEvidence
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from services.pattern_detector import handlers
 from services.pattern_detector.tests.support import TOUCHPOINT, WORKSPACE, Bench, Clock, Scanner, created
 
@@ -49,10 +55,10 @@ async def test_a_run_surfaces_a_confusion_and_says_all_there_is_to_say(bench: Be
     [pattern] = await top(bench, touchpoint_id=TOUCHPOINT)
     assert pattern.title == "refund_status answered as card_charge"
     assert (pattern.evidence_count, pattern.actors, pattern.state, pattern.automatic) == (8, 4, "new", True)
-    [detected] = await said(bench.db, PatternDetectedV1)
+    [detected] = await outbox_events(bench.db, PatternDetectedV1)
     assert detected.data.pattern.pattern_id == pattern.pattern_id
     assert len(detected.data.pattern.evidence) == 8
-    [processed] = await said(bench.db, SignalProcessedV1)
+    [processed] = await outbox_events(bench.db, SignalProcessedV1)
     assert set(processed.data.signal_ids) == {created(n).data.signal_id for n in range(8)}
 
 
@@ -71,8 +77,8 @@ async def test_a_request_is_answered_once_however_often_it_is_delivered(bench: B
 async def test_two_runs_at_once_do_the_work_of_one_after_the_other(bench: Bench) -> None:
     await bench.hear(*(created(n) for n in range(8)))
     await asyncio.gather(requested(bench), requested(bench), bench.detector.run(TOUCHPOINT, "arrivals"))
-    assert len(await said(bench.db, PatternDetectedV1)) == 1
-    assert len(await said(bench.db, SignalProcessedV1)) == 1
+    assert len(await outbox_events(bench.db, PatternDetectedV1)) == 1
+    assert len(await outbox_events(bench.db, SignalProcessedV1)) == 1
 
 
 async def test_seeing_a_signal_again_moves_its_time_and_adds_no_evidence(bench: Bench) -> None:
@@ -85,7 +91,7 @@ async def test_seeing_a_signal_again_moves_its_time_and_adds_no_evidence(bench: 
     assert (after.pattern_id, after.evidence_count) == (before.pattern_id, 8)
     assert after.last_seen > before.last_seen
     assert after.state == "new"
-    assert not await said(bench.db, PatternChangedV1)
+    assert not await outbox_events(bench.db, PatternChangedV1)
 
 
 async def test_a_pattern_grows_resolves_and_comes_back_under_its_own_id(bench: Bench) -> None:
@@ -102,9 +108,9 @@ async def test_a_pattern_grows_resolves_and_comes_back_under_its_own_id(bench: B
     await requested(bench)
     [back] = await top(bench)
     assert (back.pattern_id, back.state) == (gone.pattern_id, "reopened")
-    changes = [(e.data.from_state, e.data.to_state) for e in await said(bench.db, PatternChangedV1)]
+    changes = [(e.data.from_state, e.data.to_state) for e in await outbox_events(bench.db, PatternChangedV1)]
     assert changes == [("new", "growing"), ("growing", "resolved")]
-    assert [e.data.occurrence for e in await said(bench.db, PatternDetectedV1)] == [1, 2]
+    assert [e.data.occurrence for e in await outbox_events(bench.db, PatternDetectedV1)] == [1, 2]
 
 
 async def test_a_pattern_is_told_again_when_it_becomes_strong_enough_for_a_proposal(bench: Bench) -> None:
@@ -113,7 +119,7 @@ async def test_a_pattern_is_told_again_when_it_becomes_strong_enough_for_a_propo
     await bench.hear(*(created(n) for n in (6, 7, 10, 11)))
     await requested(bench)
     await requested(bench)
-    told = [(e.data.occurrence, e.data.pattern.automatic) for e in await said(bench.db, PatternDetectedV1)]
+    told = [(e.data.occurrence, e.data.pattern.automatic) for e in await outbox_events(bench.db, PatternDetectedV1)]
     assert told == [(1, False), (2, True)]
 
 
@@ -146,15 +152,15 @@ async def test_evidence_that_is_gone_is_left_out_told_once_and_counts_again(benc
     await requested(bench)
     [pattern] = await top(bench)
     assert pattern.evidence_count == 6
-    assert sorted(e.data.transition for e in await said(bench.db, SignalRejectedV1)) == [1, 1]
+    assert sorted(e.data.transition for e in await outbox_events(bench.db, SignalRejectedV1)) == [1, 1]
     bench.scanner.gone = {"row-1"}
     await requested(bench)
     [pattern] = await top(bench)
     assert pattern.evidence_count == 7
     bench.scanner.gone = {"row-0", "row-1"}
     await requested(bench)
-    assert sorted(e.data.transition for e in await said(bench.db, SignalRejectedV1)) == [1, 1, 2]
-    processed = [i for e in await said(bench.db, SignalProcessedV1) for i in e.data.signal_ids]
+    assert sorted(e.data.transition for e in await outbox_events(bench.db, SignalRejectedV1)) == [1, 1, 2]
+    processed = [i for e in await outbox_events(bench.db, SignalProcessedV1) for i in e.data.signal_ids]
     assert created(0).data.signal_id in processed
     assert created(1).data.signal_id not in processed
 
@@ -227,7 +233,7 @@ async def test_bad_signals_leave_the_pool_and_cost_their_actors_trust(bench: Ben
     )
     for _ in range(2):
         await handlers.on_proposals_rejected([rejected], bench.db, bench.clock)
-    assert {e.data.signal_id for e in await said(bench.db, SignalRejectedV1)} == set(bad)
+    assert {e.data.signal_id for e in await outbox_events(bench.db, SignalRejectedV1)} == set(bad)
     bench.clock.forward(seconds=1)
     [run] = await bench.detector.run_due()
     assert run.trigger == "refresh"

@@ -10,13 +10,14 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 
-from libs.contracts.proposals import ProposalRejectedV1
-from libs.contracts.queries import GetDetectorStatus, ListPatterns
+from libs.contracts.events.gateway import ExposureRecordedV1
+from libs.contracts.events.proposal import ProposalRejectedV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.pattern_detector import GetDetectorStatus, ListPatterns
 from libs.contracts.signals import EvidenceRef, SignalPayload
-from libs.contracts.versions import ExposureRecordedV1, VersionActivatedV1, VersionRolledBackV1
 from libs.embeddings import EmbedderError, StaticEmbedder, Vectors
 from libs.service_kit.db import Database
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from services.pattern_detector import handlers, store
 from services.pattern_detector.tests.support import NOON, TOUCHPOINT, Bench, created, registered
 
@@ -154,7 +155,7 @@ async def test_a_plain_rejection_leaves_the_pool_and_a_bad_one_reaches_no_other_
     events = [rejected(TOUCHPOINT, False), rejected("another.one", True), rejected(TOUCHPOINT, True, uuid4())]
     await handlers.on_proposals_rejected(events, bench.db, bench.clock)
     assert not await rows(bench, "SELECT FROM signals WHERE left_out IS NOT NULL")
-    assert not await said(bench.db)
+    assert not await outbox_events(bench.db)
 
 
 async def test_answers_before_there_is_anything(bench: Bench) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from libs.contracts.envelope import Event
-from libs.contracts.queries import ListPatterns
-from libs.contracts.signals import EvidenceRef, SignalCreatedV1
+from libs.contracts.events.normaliser import SignalCreatedV1
+from libs.contracts.queries.pattern_detector import ListPatterns
+from libs.contracts.signals import EvidenceRef
 from libs.llm.offline import OfflineModel
 from libs.service_kit.db import Database
 from services.pattern_detector import handlers

@@ -15,9 +15,8 @@ from nats.js import JetStreamContext
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.patterns import DetectRequestedV1, PatternDetectedV1
-from libs.contracts.queries import DetectorStatus, GetDetectorStatus, ListPatterns
-from libs.contracts.signals import SignalProcessedV1
+from libs.contracts.events.pattern_detector import DetectRequestedV1, PatternDetectedV1, SignalProcessedV1
+from libs.contracts.queries.pattern_detector import DetectorStatus, GetDetectorStatus, ListPatterns
 from libs.service_kit.service import Service
 from libs.service_kit.testing import Installation, event_of
 from services.pattern_detector.app import build

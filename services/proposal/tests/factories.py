@@ -12,24 +12,18 @@ from uuid import UUID, uuid4
 import nats
 from nats.aio.client import Client
 
-from libs.contracts.evaluations import AbExecutedV1, Case
-from libs.contracts.patterns import EvidenceItem, PatternDetail, PatternDetectedV1, ScoreParts
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import Hunk, PromptPart
-from libs.contracts.queries import (
-    AnyQuery,
-    CheckLeaks,
-    DevCases,
-    GetDevCases,
-    GetPattern,
-    GetPrompt,
-    GetSuiteCoverage,
-    Leaks,
-    PatternReply,
-    PromptReply,
-    SuiteCoverage,
-)
-from libs.contracts.touchpoints import Approvals, ModelSettings, Storage, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.evaluations import Case
+from libs.contracts.events.ab_runner import AbExecutedV1
+from libs.contracts.events.pattern_detector import PatternDetectedV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.patterns import EvidenceItem, PatternDetail, ScoreParts
+from libs.contracts.prompts import PromptPart, content_sha256
+from libs.contracts.proposals import Hunk
+from libs.contracts.queries.ab_runner import CheckLeaks, DevCases, GetDevCases, GetSuiteCoverage, Leaks, SuiteCoverage
+from libs.contracts.queries.base import AnyQuery
+from libs.contracts.queries.pattern_detector import GetPattern, PatternReply
+from libs.contracts.queries.registry import GetPrompt, PromptReply
+from libs.contracts.touchpoints import Approvals, ModelSettings, Storage, Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.llm import Model, ModelReply, ModelRequest, Usage
 from libs.service_kit.db import Database

@@ -9,8 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from libs.contracts.proposals import ProposalApprovedV1, ProposalDetail, ProposalRejectedV1
-from libs.contracts.queries import (
+from libs.contracts.events.proposal import ProposalApprovedV1, ProposalRejectedV1
+from libs.contracts.proposals import ProposalDetail
+from libs.contracts.queries.proposal import (
     ApproveProposal,
     GetProposal,
     ListProposals,
@@ -21,7 +22,7 @@ from libs.contracts.queries import (
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from libs.service_kit.testing.servers import Servers
 from services.proposal import answers, handlers
 from services.proposal.domain import Proposal
@@ -60,7 +61,7 @@ async def test_an_approval_says_everything_the_registry_needs(db: Database, aske
     one = await measured(db)
     detail = await approve(one, db, asker)
     assert detail.state == "approved"
-    (fact,) = await said(db, ProposalApprovedV1)
+    (fact,) = await outbox_events(db, ProposalApprovedV1)
     assert fact.data.parts == one.content.parts
     assert (fact.data.content_sha256, fact.data.base_sha256) == (one.content_sha256, one.base_sha256)
     assert (fact.data.base_version_ref, fact.data.approved_by) == ("git:base", ("ann",))
@@ -68,7 +69,7 @@ async def test_an_approval_says_everything_the_registry_needs(db: Database, aske
     assert (fact.data.ab_run_id, fact.data.waiver, fact.data.hunks) == (one.ab.run_id, None, one.content.hunks)
     with pytest.raises(Refused, match="the proposal is approved"):
         await approve(one, db, asker, by="bob")
-    assert len(await said(db, ProposalApprovedV1)) == 1
+    assert len(await outbox_events(db, ProposalApprovedV1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ async def test_the_gate_refuses(db: Database, asker: Asker, verdict: str | None,
     else:
         await waive(db, one)
         await approve(one, db, asker)
-        assert (await said(db, ProposalApprovedV1))[0].data.waiver == "cleo: we know"
+        assert (await outbox_events(db, ProposalApprovedV1))[0].data.waiver == "cleo: we know"
 
 
 async def test_the_suite_is_asked_now(db: Database, asker: Asker, neighbours: Neighbours) -> None:
@@ -145,11 +146,11 @@ async def test_several_approvers(db: Database, asker: Asker) -> None:
     waiting = await approve(one, db, asker)
     assert waiting.state == "in_review"
     assert [(decision.action, decision.by) for decision in waiting.decisions][-1] == ("approved", "ann")
-    assert await said(db, ProposalApprovedV1) == []
+    assert await outbox_events(db, ProposalApprovedV1) == []
     with pytest.raises(Refused, match="ann has approved this text already"):
         await approve(one, db, asker)
     assert (await approve(one, db, asker, by="bob")).state == "approved"
-    assert (await said(db, ProposalApprovedV1))[0].data.approved_by == ("ann", "bob")
+    assert (await outbox_events(db, ProposalApprovedV1))[0].data.approved_by == ("ann", "bob")
 
 
 async def test_a_mark_needs_a_second_person(db: Database, asker: Asker) -> None:
@@ -172,7 +173,7 @@ async def test_two_approvals_at_once_do_not_double(db: Database, asker: Asker) -
     outcomes = await asyncio.gather(*(approve(one, db, asker, by) for by in people), return_exceptions=True)
     assert sum(not isinstance(outcome, Refused) for outcome in outcomes) == 2
     assert all(isinstance(outcome, ProposalDetail | Refused) for outcome in outcomes)
-    (fact,) = await said(db, ProposalApprovedV1)
+    (fact,) = await outbox_events(db, ProposalApprovedV1)
     assert len(set(fact.data.approved_by)) == 2
 
 
@@ -182,7 +183,7 @@ async def test_rejecting(db: Database, asker: Asker, bad_signals: bool) -> None:
     query = RejectProposal(proposal_id=one.proposal_id, by="ann", reason="no", bad_signals=bad_signals)
     detail = (await answers.answer_reject(query, db)).proposal
     assert detail.state == ("bad_signals" if bad_signals else "rejected")
-    (fact,) = await said(db, ProposalRejectedV1)
+    (fact,) = await outbox_events(db, ProposalRejectedV1)
     assert fact.data.signal_ids == ((UUID(int=1), UUID(int=2)) if bad_signals else ())
     for again in (answers.answer_reject(query, db), approve(one, db, asker), waive(db, one)):
         with pytest.raises(Refused, match="can be decided"):

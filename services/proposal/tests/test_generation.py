@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from libs.contracts.evaluations import Case
 from libs.contracts.patterns import PatternDetail
-from libs.contracts.queries import CheckLeaks
+from libs.contracts.queries.ab_runner import CheckLeaks
 from libs.llm import ModelError, parse_labels
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Unavailable

@@ -11,13 +11,14 @@ import pytest
 from pydantic import SecretStr
 
 from libs.contracts.envelope import Event
-from libs.contracts.proposals import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
-from libs.contracts.queries import ListProposals
-from libs.contracts.versions import LivePrompt, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.proposal import ListProposals
+from libs.contracts.versions import LivePrompt
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
 from libs.service_kit.queries import Asker
-from libs.service_kit.testing import event_of, said
+from libs.service_kit.testing import event_of, outbox_events
 from services.proposal import handlers, metrics, store
 from services.proposal.generation import Generator
 from services.proposal.models import Meter
@@ -84,7 +85,7 @@ async def test_a_strong_pattern_becomes_a_proposal_once(desk: Desk) -> None:
     event = event_of(detected())
     for _ in range(3):
         await desk.detect(event)
-    (fact,) = await said(desk.db)
+    (fact,) = await outbox_events(desk.db)
     assert isinstance(fact.data, ProposalGeneratedV1)
     assert (fact.data.hunk_count, fact.data.model_tokens, fact.data.pattern_id) == (1, 120, PATTERN)
     assert len(desk.model.requests) == 1
@@ -99,12 +100,12 @@ async def test_delivered_twice_at_once_it_is_one_proposal(desk: Desk) -> None:
         if outcome is not None:  # another paid call was in flight: the kit delivers it again
             await desk.detect(one)
     assert await desk.states() == ["generated"]
-    assert len(await said(desk.db)) == 1
+    assert len(await outbox_events(desk.db)) == 1
 
 
 async def test_a_weak_pattern_is_only_remembered(desk: Desk) -> None:
     await desk.detect(event_of(detected(pattern_of(automatic=False))))
-    assert await said(desk.db) == []
+    assert await outbox_events(desk.db) == []
     async with desk.db.connection() as conn:
         assert await conn.fetchval("SELECT title FROM patterns WHERE pattern_id = $1", PATTERN) is not None
 
@@ -150,7 +151,7 @@ async def test_a_failure_is_stored_and_said(desk: Desk, neighbours: Neighbours) 
     await desk.detect(event_of(detected()))
     neighbours.live = None
     await desk.detect(event_of(detected(pattern_of(pattern_id=UUID(int=5)))))
-    reasons = [fact.data.reason for fact in await said(desk.db, ProposalFailedV1)]
+    reasons = [fact.data.reason for fact in await outbox_events(desk.db, ProposalFailedV1)]
     assert reasons == [
         "no change is proposed: The prompt does not say what a fee is.",
         "the touchpoint has no live prompt",
@@ -240,22 +241,22 @@ async def test_activated_and_rolled_back(db: Database, asker: Asker, neighbours:
 
 async def test_others_follow_the_new_text_or_become_stale(db: Database, asker: Asker, neighbours: Neighbours) -> None:
     far = HUNK.model_copy(update={"before": "### top_up\n", "after": "### top_up\nAdding money.\n"})
-    moves, conflicts = proposal_of(far, pattern_id=UUID(int=50)), proposal_of(pattern_id=UUID(int=51))
-    for one in (moves, conflicts):
+    movable, conflicts = proposal_of(far, pattern_id=UUID(int=50)), proposal_of(pattern_id=UUID(int=51))
+    for one in (movable, conflicts):
         await saved(db, one)
-    await handlers.on_ab_executed([event_of(executed(moves))], db)
+    await handlers.on_ab_executed([event_of(executed(movable))], db)
     neighbours.live = live_of(PROMPT.replace("### card_fee\n", "### card_fee\nA cost.\n"), "git:newer")
     event = activated(neighbours.live)
     for _ in range(2):
         await handlers.on_versions_activated([event], db, asker)
-    moved, stale = await now(db, moves.proposal_id), await now(db, conflicts.proposal_id)
+    moved, stale = await now(db, movable.proposal_id), await now(db, conflicts.proposal_id)
     assert (moved.state, moved.base_sha256, moved.ab) == ("revised", neighbours.live.content_sha256, None)
     assert "A cost." in moved.content.parts[0].text
     assert "Adding money." in moved.content.parts[0].text
     assert [decision.action for decision in moved.decisions] == ["created", "revised"]
     assert stale.state == "stale"
     await handlers.on_ab_executed([event_of(executed(moved))], db)
-    assert (await now(db, moves.proposal_id)).state == "in_review"
+    assert (await now(db, movable.proposal_id)).state == "in_review"
 
 
 async def test_an_approved_one_waits_for_the_ledger_unless_its_base_is_gone(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.contracts.proposals import Hunk, PromptPart
+from libs.contracts.prompts import PromptPart
+from libs.contracts.proposals import Hunk
 from services.proposal import hunks
 from services.proposal.hunks import HunkError
 from services.proposal.tests.factories import HUNK, PATH, PROMPT, hunk_of, parts_of

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from libs.contracts.envelope import EventData
-from libs.contracts.proposals import ProposalApprovedV1, ProposalSummary
-from libs.contracts.queries import ApproveProposal, GetProposal, ListProposals
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.proposals import ProposalSummary
+from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker
 from libs.service_kit.service import Service

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from libs.contracts.queries import ListProposals
+from libs.contracts.queries.proposal import ListProposals
 from libs.llm import ModelReply, Usage
 from libs.service_kit.db import Database
 from services.proposal import domain, store

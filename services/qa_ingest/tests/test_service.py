@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.contracts.touchpoints import Storage, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.touchpoints import Storage, Touchpoint
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.delivery import delivering

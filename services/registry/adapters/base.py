@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from libs.contracts.prompt_hash import content_sha256 as content_sha256
+from libs.contracts.prompts import PromptPart as PromptPart
+from libs.contracts.prompts import content_sha256 as content_sha256
 
 MAX_TEXT_BYTES = 1024 * 1024
+MAX_PART_CHARACTERS = 262_144
+MAX_PATH_CHARACTERS = 200
 """Largest prompt, all parts together, in UTF-8 bytes: what a proposal event on the bus can carry."""
 
 DRIFT_WARNING = (
@@ -54,14 +57,6 @@ class StorageError(Exception):
         self.code: StorageErrorCode = code
         self.message = message
         self.hint = hint
-
-
-@dataclass(frozen=True, slots=True)
-class PromptPart:
-    """One file or field of a prompt. `path` is relative to its store, with forward slashes."""
-
-    path: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +195,7 @@ def measure_drift(expected_sha256: str, found_sha256: str) -> Drift:
 
 
 def text_bytes(parts: Iterable[PromptPart]) -> dict[str, bytes]:
-    """Each part's exact bytes by path; raises `not_utf8` and `text_too_large`."""
+    """Each part's exact bytes by path; raises `not_utf8` on a NUL, and `text_too_large`."""
     encoded = {part.path: _encode(part) for part in parts}
     refuse_too_large(sum(map(len, encoded.values())), ", ".join(encoded))
     return encoded
@@ -214,7 +209,20 @@ def decode_text(path: str, raw: bytes) -> PromptPart:
         raise StorageError(
             "not_utf8", f"{path} is not UTF-8 text (byte {error.start}).", "Save the file as UTF-8."
         ) from None
-    return _without_nul(PromptPart(path, text))
+    return _without_nul(prompt_part(path, text))
+
+
+def prompt_part(path: str, text: str) -> PromptPart:
+    """A part as events carry it; raises `text_too_large` and `bad_path` beyond what an event may hold."""
+    if len(text) > MAX_PART_CHARACTERS:
+        raise StorageError(
+            "text_too_large",
+            f"{path}: {len(text):,} characters, more than the {MAX_PART_CHARACTERS:,} of one part.",
+            "Move reference data out of the prompt, or split it into parts.",
+        )
+    if len(path) > MAX_PATH_CHARACTERS:
+        raise StorageError("bad_path", f"{path[:60]}… is longer than {MAX_PATH_CHARACTERS} characters.")
+    return PromptPart(path=path, text=text)
 
 
 def refuse_too_large(size: int, where: str) -> None:
@@ -228,12 +236,7 @@ def refuse_too_large(size: int, where: str) -> None:
 
 
 def _encode(part: PromptPart) -> bytes:
-    try:
-        return _without_nul(part).text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise StorageError(
-            "not_utf8", f"The text for {part.path} has no UTF-8 form (character {error.start})."
-        ) from None
+    return _without_nul(part).text.encode("utf-8")
 
 
 def _without_nul(part: PromptPart) -> PromptPart:

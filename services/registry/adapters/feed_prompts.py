@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from libs.contracts import proposals
 from libs.service_kit.db import Connection
 from services.registry.adapters.base import (
     Activation,
@@ -59,7 +58,7 @@ class FeedPromptsAdapter:
         live = await versions.live(self._conn, self._target)
         if live is None:
             raise StorageError("unknown_version", f"{self._target} has no live version.", "Activate one first.")
-        parts = from_contract(await versions.parts_of(self._conn, live.prompt_version_id))
+        parts = tuple(await versions.parts_of(self._conn, live.prompt_version_id))
         return CurrentPrompt(parts, content_sha256(parts), live.version_ref)
 
     async def list_versions(self, limit: int = 20) -> list[StoredVersion]:
@@ -84,7 +83,7 @@ class FeedPromptsAdapter:
 
     async def activate(self, draft: Draft) -> Activation:
         """Record the text as a new version."""
-        text = await self.record(to_contract(draft.parts))
+        text = await self.record(draft.parts)
         return Activation(True, text.content_sha256, text.version_ref)
 
     async def rollback_to(
@@ -96,7 +95,7 @@ class FeedPromptsAdapter:
             raise StorageError("unknown_version", f"{self._target} has no version {version_ref}.")
         return Activation(True, text.content_sha256, text.version_ref)
 
-    async def record(self, parts: Sequence[proposals.PromptPart]) -> versions.Text:
+    async def record(self, parts: Sequence[PromptPart]) -> versions.Text:
         """Keep a text as a version of its own, `feed_prompts:<id>`, not live yet."""
         identity = uuid4()
         return await versions.record(
@@ -115,29 +114,6 @@ class FeedPromptsAdapter:
         )
 
 
-def initial_parts(text: str) -> tuple[proposals.PromptPart, ...]:
+def initial_parts(text: str) -> tuple[PromptPart, ...]:
     """The one part that a touchpoint's initial text makes."""
-    return (proposals.PromptPart(path=PART, text=text),)
-
-
-def from_contract(parts: Sequence[proposals.PromptPart]) -> tuple[PromptPart, ...]:
-    """Parts as adapters know them."""
-    return tuple(PromptPart(part.path, part.text) for part in parts)
-
-
-def to_contract(parts: Sequence[PromptPart]) -> tuple[proposals.PromptPart, ...]:
-    """Parts as events carry them; raises `text_too_large` and `bad_path` beyond what an event may hold."""
-    for part in parts:
-        if len(part.text) > MAX_PART_CHARACTERS:
-            raise StorageError(
-                "text_too_large",
-                f"{part.path}: {len(part.text):,} characters, more than the {MAX_PART_CHARACTERS:,} of one part.",
-                "Move reference data out of the prompt, or split it into parts.",
-            )
-        if len(part.path) > MAX_PATH_CHARACTERS:
-            raise StorageError("bad_path", f"{part.path[:60]}… is longer than {MAX_PATH_CHARACTERS} characters.")
-    return tuple(proposals.PromptPart(path=part.path, text=part.text) for part in parts)
-
-
-MAX_PART_CHARACTERS = 262_144
-MAX_PATH_CHARACTERS = 200
+    return (PromptPart(path=PART, text=text),)

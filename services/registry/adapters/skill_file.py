@@ -122,7 +122,7 @@ class SkillFileAdapter:
     ) -> Intent:
         """Write `parts` as one commit on the new branch `burnish/<branch_name>`, based on the tracked tip.
 
-        Parts that are not given stay as they are. Asking again with the same text finds the same
+        Parts that are not given stay as they are. CurrentCaller again with the same text finds the same
         branch. Raises `conflict` when the tracked text is not the expected one or the branch holds
         something else, `uncommitted_edits`, and `nothing_to_change`; nothing is written then.
         """

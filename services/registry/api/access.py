@@ -10,8 +10,8 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from libs.auth.tokens import Caller, NotAuthenticated, Verifier
 from libs.service_kit import logging
-from libs.service_kit.auth import Caller, NotAuthenticated, Verifier
 from services.registry.api.errors import Forbidden, not_allowed
 
 log = logging.get(__name__)
@@ -79,7 +79,7 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
-Asking = Annotated[Caller, Depends(_caller)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]
 """The caller of the request in hand."""
 
 

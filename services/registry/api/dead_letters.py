@@ -11,10 +11,10 @@ from fastapi import Query as Param
 from pydantic import BaseModel
 
 from libs.contracts import topology
-from libs.contracts.queries import DeadLetter, ListDeadLetters, ReplayDeadLetter, Replayed
+from libs.contracts.queries.dead_letters import DeadLetter, ListDeadLetters, ReplayDeadLetter, Replayed
 from libs.service_kit.errors import Refused
 from services.registry.api.errors import ServiceDown
-from services.registry.api.gateway import Gateway, Parts
+from services.registry.api.gateway import Gateway, GatewayDep
 
 router = APIRouter(prefix="/dead-letters", tags=["dead letters"])
 LIST_TIMEOUT_S = 3.0
@@ -30,12 +30,12 @@ class DeadLetterList(BaseModel):
 
 @router.get("")
 async def list_dead_letters(
-    parts: Parts, include_replayed: bool = False, limit: Annotated[int, Param(ge=1, le=1_000)] = 100
+    gateway: GatewayDep, include_replayed: bool = False, limit: Annotated[int, Param(ge=1, le=1_000)] = 100
 ) -> DeadLetterList:
     """What could not be handled, and why. A service that is down does not hide the others' letters."""
     names = [entry.name for entry in topology.SERVICES]
     query = ListDeadLetters(include_replayed=include_replayed, limit=limit)
-    answers = await asyncio.gather(*(_of_service(parts, name, query) for name in names))
+    answers = await asyncio.gather(*(_of_service(gateway, name, query) for name in names))
     letters = [letter for answer in answers if answer is not None for letter in answer]
     letters.sort(key=lambda letter: letter.failed_at, reverse=True)
     down = [name for name, answer in zip(names, answers, strict=True) if answer is None]
@@ -43,21 +43,21 @@ async def list_dead_letters(
 
 
 @router.post("/{service}/{dead_letter_id}/replay")
-async def replay(service: str, dead_letter_id: UUID, parts: Parts) -> Replayed:
+async def replay(service: str, dead_letter_id: UUID, gateway: GatewayDep) -> Replayed:
     """Hand the message to its consumer again; the inbox keeps its effect single."""
     names = [entry.name for entry in topology.SERVICES]
     if service not in names:
         raise Refused("unknown_service", f"the services are: {', '.join(names)}", status=404)
-    return await parts.ask(
+    return await gateway.ask(
         ReplayDeadLetter(dead_letter_id=dead_letter_id),
         subject=topology.dead_letter_replay_subject(service),
         timeout_s=REPLAY_TIMEOUT_S,
     )
 
 
-async def _of_service(parts: Gateway, service: str, query: ListDeadLetters) -> tuple[DeadLetter, ...] | None:
+async def _of_service(gateway: Gateway, service: str, query: ListDeadLetters) -> tuple[DeadLetter, ...] | None:
     try:
         subject = topology.dead_letter_list_subject(service)
-        return (await parts.ask(query, subject=subject, timeout_s=LIST_TIMEOUT_S)).dead_letters
+        return (await gateway.ask(query, subject=subject, timeout_s=LIST_TIMEOUT_S)).dead_letters
     except ServiceDown:
         return None

@@ -10,12 +10,12 @@ from fastapi import Query as Param
 from pydantic import Field
 
 from libs.contracts.evaluations import AbReport, Case, SuiteSummary
-from libs.contracts.queries import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
+from libs.contracts.queries.ab_runner import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
 from libs.contracts.vocabulary import TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import Asking, workspaces_of
+from services.registry.api.access import CurrentCaller, workspaces_of
 from services.registry.api.body import MAX_BODY_BYTES, RequestBody
-from services.registry.api.gateway import Parts
+from services.registry.api.gateway import GatewayDep
 
 router = APIRouter(tags=["evaluations"])
 IMPORT_TIMEOUT_S = 60.0
@@ -30,39 +30,41 @@ class SuiteBody(RequestBody):
 
 
 @router.put("/touchpoints/{touchpoint_id}/suite")
-async def import_suite(touchpoint_id: TouchpointId, body: SuiteBody, caller: Asking, parts: Parts) -> SuiteSummary:
+async def import_suite(
+    touchpoint_id: TouchpointId, body: SuiteBody, caller: CurrentCaller, gateway: GatewayDep
+) -> SuiteSummary:
     """Make these cases the touchpoint's suite; the same content again changes nothing."""
-    await parts.touchpoint(touchpoint_id)
+    await gateway.touchpoint(touchpoint_id)
     query = ImportSuite(touchpoint_id=touchpoint_id, cases=tuple(body.cases), by=caller.subject)
     if len(query.model_dump_json(exclude_none=True).encode()) > MAX_QUERY_BYTES:
         raise Refused("too_large", f"a suite is at most {MAX_QUERY_BYTES:,} bytes as JSON", status=413)
-    return (await parts.ask(query, timeout_s=IMPORT_TIMEOUT_S)).suite
+    return (await gateway.ask(query, timeout_s=IMPORT_TIMEOUT_S)).suite
 
 
 @router.get("/suites")
-async def suites(parts: Parts, touchpoint_id: TouchpointId | None = None) -> Suites:
+async def suites(gateway: GatewayDep, touchpoint_id: TouchpointId | None = None) -> Suites:
     """Every touchpoint's current suite."""
-    return await parts.ask(ListSuites(touchpoint_id=touchpoint_id))
+    return await gateway.ask(ListSuites(touchpoint_id=touchpoint_id))
 
 
 @router.get("/ab")
 async def runs(
-    caller: Asking,
-    parts: Parts,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
     touchpoint_id: TouchpointId | None = None,
     proposal_id: UUID | None = None,
     limit: Annotated[int, Param(ge=1, le=500)] = 50,
 ) -> AbReports:
     """A/B runs, newest first, of the workspaces in the token and of global touchpoints."""
-    return await parts.ask(
+    return await gateway.ask(
         ListRuns(touchpoint_id=touchpoint_id, workspace_ids=workspaces_of(caller), proposal_id=proposal_id, limit=limit)
     )
 
 
 @router.get("/ab/{run_id}")
-async def run(run_id: UUID, caller: Asking, parts: Parts) -> AbReport:
+async def run(run_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> AbReport:
     """One A/B run with its report as far as it is; 404 also where the token does not reach its workspace."""
-    found = (await parts.ask(GetRun(run_id=run_id))).run
+    found = (await gateway.ask(GetRun(run_id=run_id))).run
     if found.workspace_id is not None and not caller.has_workspace(found.workspace_id):
         raise Refused("not_found", f"there is no run {run_id}", status=404)
     return found

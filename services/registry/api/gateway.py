@@ -7,15 +7,15 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
+from libs.auth.tokens import Verifier
 from libs.contracts.envelope import EventData
-from libs.contracts.queries import Query, Reply
-from libs.service_kit.auth import Verifier
+from libs.contracts.queries.base import Query, Reply
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import TIMEOUT_S, Asker
 from services.registry.api.errors import ServiceDown
-from services.registry.changes import Changes
 from services.registry.ledger import Ledger
+from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.store import touchpoints
 from services.registry.store.touchpoints import Registered
@@ -31,7 +31,7 @@ class Gateway:
     asker: Asker
     verifier: Verifier
     ledger: Ledger
-    changes: Changes
+    pending_merges: PendingMerges
     registration: Registration
 
     async def ask(self, query: Query[ReplyT], *, subject: str | None = None, timeout_s: float = TIMEOUT_S) -> ReplyT:
@@ -41,10 +41,10 @@ class Gateway:
         except Unavailable as error:
             raise ServiceDown((subject or query.subject).split(".")[1]) from error
 
-    async def say(self, *facts: EventData) -> None:
+    async def emit(self, *facts: EventData) -> None:
         """Say facts; when this returns they are committed and will go out."""
         async with self.db.transaction() as tx:
-            tx.say(*facts)
+            tx.emit(*facts)
 
     async def touchpoint(self, touchpoint_id: str) -> Registered:
         """A registered touchpoint. Raises Refused 404."""
@@ -60,5 +60,5 @@ def _gateway(request: Request) -> Gateway:
     return gateway
 
 
-Parts = Annotated[Gateway, Depends(_gateway)]
+GatewayDep = Annotated[Gateway, Depends(_gateway)]
 """The gateway of the app that serves the request."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from libs.contracts.versions import LedgerEntry
 from libs.contracts.vocabulary import TouchpointId
-from services.registry.api.access import Asking, workspaces_of
-from services.registry.api.gateway import Parts
+from services.registry.api.access import CurrentCaller, workspaces_of
+from services.registry.api.gateway import GatewayDep
 from services.registry.ledger import verify_chain
 from services.registry.store import entries
 
@@ -37,15 +37,15 @@ class VerificationView(BaseModel):
 
 @router.get("")
 async def list_entries(
-    caller: Asking,
-    parts: Parts,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
     touchpoint_id: TouchpointId | None = None,
     before: Annotated[int | None, Param(ge=1)] = None,
     limit: Annotated[int, Param(ge=1, le=500)] = 100,
 ) -> LedgerPage:
     """What happened, by whom and why."""
     workspaces = workspaces_of(caller)
-    async with parts.db.connection() as conn:
+    async with gateway.db.connection() as conn:
         found = await entries.listed(
             conn,
             touchpoint_id=touchpoint_id,
@@ -57,9 +57,9 @@ async def list_entries(
 
 
 @router.get("/verify")
-async def verify(parts: Parts) -> VerificationView:
+async def verify(gateway: GatewayDep) -> VerificationView:
     """Recompute the whole chain."""
-    outcome = await verify_chain(parts.db)
+    outcome = await verify_chain(gateway.db)
     return VerificationView(
         intact=outcome.intact,
         entries=outcome.entries,

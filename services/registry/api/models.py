@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel
 
 from libs.contracts.vocabulary import Adapter
-from services.registry.changes import ProposedRollback
+from services.registry.pending_merges import ProposedRollback
 from services.registry.store.intents import Intent
 from services.registry.store.versions import Activation, Text
 

@@ -9,13 +9,13 @@ from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import AwareDatetime
 
+from libs.auth.tokens import Caller
 from libs.contracts.patterns import PatternDetail
-from libs.contracts.queries import GetPattern, ListPatterns, Patterns
+from libs.contracts.queries.pattern_detector import GetPattern, ListPatterns, Patterns
 from libs.contracts.vocabulary import TouchpointId
-from libs.service_kit.auth import Caller
 from libs.service_kit.errors import Refused
-from services.registry.api.access import Asking, workspaces_of
-from services.registry.api.gateway import Gateway, Parts
+from services.registry.api.access import CurrentCaller, workspaces_of
+from services.registry.api.gateway import Gateway, GatewayDep
 
 router = APIRouter(tags=["patterns"])
 Limit = Annotated[int, Param(ge=1, le=500)]
@@ -23,11 +23,15 @@ Limit = Annotated[int, Param(ge=1, le=500)]
 
 @router.get("/touchpoints/{touchpoint_id}/patterns")
 async def patterns_of_touchpoint(
-    touchpoint_id: TouchpointId, caller: Asking, parts: Parts, limit: Limit = 20, include_resolved: bool = False
+    touchpoint_id: TouchpointId,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    limit: Limit = 20,
+    include_resolved: bool = False,
 ) -> Patterns:
     """The touchpoint's patterns, highest score first."""
-    await parts.touchpoint(touchpoint_id)
-    return await parts.ask(
+    await gateway.touchpoint(touchpoint_id)
+    return await gateway.ask(
         ListPatterns(
             touchpoint_id=touchpoint_id,
             workspace_ids=workspaces_of(caller),
@@ -39,25 +43,29 @@ async def patterns_of_touchpoint(
 
 @router.get("/patterns")
 async def patterns(
-    caller: Asking, parts: Parts, since: AwareDatetime | None = None, limit: Limit = 20, include_resolved: bool = False
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    since: AwareDatetime | None = None,
+    limit: Limit = 20,
+    include_resolved: bool = False,
 ) -> Patterns:
     """What is wrong across all touchpoints; with `since`, only what was seen after that."""
-    return await parts.ask(
+    return await gateway.ask(
         ListPatterns(workspace_ids=workspaces_of(caller), since=since, limit=limit, include_resolved=include_resolved)
     )
 
 
 @router.get("/patterns/{pattern_id}")
-async def pattern(pattern_id: UUID, caller: Asking, parts: Parts) -> PatternDetail:
+async def pattern(pattern_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> PatternDetail:
     """One pattern with its evidence."""
-    return await visible_pattern(parts, caller, pattern_id)
+    return await visible_pattern(gateway, caller, pattern_id)
 
 
-async def visible_pattern(parts: Gateway, caller: Caller, pattern_id: UUID) -> PatternDetail:
+async def visible_pattern(gateway: Gateway, caller: Caller, pattern_id: UUID) -> PatternDetail:
     """The pattern, if it is there and the token reaches its workspace; 404 either way, so that neither shows."""
     missing = Refused("not_found", f"there is no pattern {pattern_id}", status=404)
     try:
-        found = (await parts.ask(GetPattern(pattern_id=pattern_id))).pattern
+        found = (await gateway.ask(GetPattern(pattern_id=pattern_id))).pattern
     except Refused as no:
         raise missing if no.status == 404 else no from no
     if found.workspace_id is not None and not caller.has_workspace(found.workspace_id):

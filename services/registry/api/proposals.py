@@ -9,16 +9,25 @@ from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import BaseModel
 
-from libs.contracts.evaluations import AbRequestedV1, Variant
-from libs.contracts.proposals import ProposalDetail, ProposalRequestedV1
-from libs.contracts.queries import ApproveProposal, GetProposal, ListProposals, Proposals, RejectProposal, WaiveProposal
+from libs.auth.tokens import Caller
+from libs.contracts.evaluations import Variant
+from libs.contracts.events.ab_runner import AbRequestedV1
+from libs.contracts.events.proposal import ProposalRequestedV1
+from libs.contracts.proposals import ProposalDetail
+from libs.contracts.queries.proposal import (
+    ApproveProposal,
+    GetProposal,
+    ListProposals,
+    Proposals,
+    RejectProposal,
+    WaiveProposal,
+)
 from libs.contracts.vocabulary import ProposalState, Sha256, TouchpointId
-from libs.service_kit.auth import Caller
 from libs.service_kit.errors import Refused
 from services.registry import prompts
-from services.registry.api.access import Asking, workspaces_of
+from services.registry.api.access import CurrentCaller, workspaces_of
 from services.registry.api.body import Note, Reason, RequestBody
-from services.registry.api.gateway import Gateway, Parts
+from services.registry.api.gateway import Gateway, GatewayDep
 from services.registry.api.patterns import visible_pattern
 from services.registry.api.touchpoints import Requested
 from services.registry.domain import Target
@@ -60,15 +69,15 @@ class RunRequested(BaseModel):
 
 @router.get("")
 async def list_proposals(
-    caller: Asking,
-    parts: Parts,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
     touchpoint_id: TouchpointId | None = None,
     state: ProposalState | None = None,
     pattern_id: UUID | None = None,
     limit: Annotated[int, Param(ge=1, le=500)] = 50,
 ) -> Proposals:
     """Proposals, newest first."""
-    return await parts.ask(
+    return await gateway.ask(
         ListProposals(
             touchpoint_id=touchpoint_id,
             workspace_ids=workspaces_of(caller),
@@ -80,11 +89,11 @@ async def list_proposals(
 
 
 @router.post("", status_code=202)
-async def request_proposal(body: ProposalBody, caller: Asking, parts: Parts) -> Requested:
+async def request_proposal(body: ProposalBody, caller: CurrentCaller, gateway: GatewayDep) -> Requested:
     """Ask for a proposal for a surfaced pattern."""
-    pattern = await visible_pattern(parts, caller, body.pattern_id)
+    pattern = await visible_pattern(gateway, caller, body.pattern_id)
     request_id = uuid4()
-    await parts.say(
+    await gateway.emit(
         ProposalRequestedV1(
             request_id=request_id,
             touchpoint_id=pattern.touchpoint_id,
@@ -96,17 +105,17 @@ async def request_proposal(body: ProposalBody, caller: Asking, parts: Parts) -> 
 
 
 @router.get("/{proposal_id}")
-async def get_proposal(proposal_id: UUID, caller: Asking, parts: Parts) -> ProposalDetail:
+async def get_proposal(proposal_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
     """One proposal, whole."""
-    return await _visible(parts, caller, proposal_id)
+    return await _visible(gateway, caller, proposal_id)
 
 
 @router.post("/{proposal_id}/ab", status_code=202)
-async def request_ab(proposal_id: UUID, caller: Asking, parts: Parts) -> RunRequested:
+async def request_ab(proposal_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> RunRequested:
     """Run the live text (A) and the proposed one (B) over the touchpoint's suite."""
-    proposal = await _visible(parts, caller, proposal_id)
+    proposal = await _visible(gateway, caller, proposal_id)
     target = Target(proposal.touchpoint_id, proposal.workspace_id)
-    live = await prompts.live_prompt(parts.db, parts.ledger, target)
+    live = await prompts.live_prompt(gateway.db, gateway.ledger, target)
     if live.content_sha256 == proposal.content_sha256:
         raise Refused("already_live", f"the text of proposal {proposal_id} is live: there is nothing to compare")
     run = AbRequestedV1(
@@ -125,43 +134,43 @@ async def request_ab(proposal_id: UUID, caller: Asking, parts: Parts) -> RunRequ
         requested_by=caller.subject,
     )
     try:
-        await parts.say(run)
+        await gateway.emit(run)
     except ValueError as error:
         raise Refused("too_large", "both texts together are larger than an event may be", status=413) from error
     return RunRequested(run_id=run.run_id)
 
 
 @router.post("/{proposal_id}/approve")
-async def approve(proposal_id: UUID, body: ApproveBody, caller: Asking, parts: Parts) -> ProposalDetail:
+async def approve(proposal_id: UUID, body: ApproveBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
     """Approve exactly this text. 409 when the A/B gate is not passed; the answer says why."""
-    await _visible(parts, caller, proposal_id)
+    await _visible(gateway, caller, proposal_id)
     query = ApproveProposal(
         proposal_id=proposal_id, content_sha256=body.content_sha256, by=caller.subject, reason=body.reason
     )
-    return (await parts.ask(query)).proposal
+    return (await gateway.ask(query)).proposal
 
 
 @router.post("/{proposal_id}/reject")
-async def reject(proposal_id: UUID, body: RejectBody, caller: Asking, parts: Parts) -> ProposalDetail:
+async def reject(proposal_id: UUID, body: RejectBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
     """Turn the proposal down."""
-    await _visible(parts, caller, proposal_id)
+    await _visible(gateway, caller, proposal_id)
     query = RejectProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason, bad_signals=body.bad_signals)
-    return (await parts.ask(query)).proposal
+    return (await gateway.ask(query)).proposal
 
 
 @router.post("/{proposal_id}/waive")
-async def waive(proposal_id: UUID, body: WaiveBody, caller: Asking, parts: Parts) -> ProposalDetail:
+async def waive(proposal_id: UUID, body: WaiveBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
     """Let the proposal be approved without a verdict, under the caller's name."""
-    await _visible(parts, caller, proposal_id)
+    await _visible(gateway, caller, proposal_id)
     query = WaiveProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason)
-    return (await parts.ask(query)).proposal
+    return (await gateway.ask(query)).proposal
 
 
-async def _visible(parts: Gateway, caller: Caller, proposal_id: UUID) -> ProposalDetail:
+async def _visible(gateway: Gateway, caller: Caller, proposal_id: UUID) -> ProposalDetail:
     """The proposal, if it is there and the token reaches its workspace; 404 either way, so that neither shows."""
     missing = Refused("not_found", f"there is no proposal {proposal_id}", status=404)
     try:
-        found = (await parts.ask(GetProposal(proposal_id=proposal_id))).proposal
+        found = (await gateway.ask(GetProposal(proposal_id=proposal_id))).proposal
     except Refused as no:
         raise missing if no.status == 404 else no from no
     if found.workspace_id is not None and not caller.has_workspace(found.workspace_id):

@@ -13,15 +13,15 @@ from fastapi import Query as Param
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 
-from libs.contracts.queries import CountSignals, ListSignals, SignalCounts, SignalPage
-from libs.contracts.signals import SignalObservedV1
+from libs.auth.tokens import Caller
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.contracts.vocabulary import Name, TouchpointId
-from libs.service_kit.auth import Caller
 from libs.service_kit.errors import Refused
-from services.registry.api.access import Asking, require_workspace, workspaces_of
+from services.registry.api.access import CurrentCaller, require_workspace, workspaces_of
 from services.registry.api.body import without_nul
 from services.registry.api.errors import MOST_ERRORS, field_errors, invalid, problem
-from services.registry.api.gateway import Parts
+from services.registry.api.gateway import GatewayDep
 from services.registry.store import idempotency
 
 router = APIRouter(tags=["signals"])
@@ -49,8 +49,8 @@ def _body_schema() -> dict[str, Any]:
 @router.post("/signals", status_code=202, response_model=Accepted, openapi_extra=_body_schema())
 async def push(
     request: Request,
-    caller: Asking,
-    parts: Parts,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Accepted | JSONResponse:
     """Take one signal, or up to 1,000 as `{"signals": [...]}`. The same Idempotency-Key gets the same answer.
@@ -69,12 +69,12 @@ async def push(
     for workspace_id in {signal.workspace_id for signal in signals}:
         require_workspace(caller, workspace_id)
     mine = idempotency.Answered(hashlib.sha256(body).hexdigest(), [signal.signal_id for signal in signals])
-    async with parts.db.transaction() as tx:
+    async with gateway.db.transaction() as tx:
         answer = mine
         if idempotency_key is not None:
             answer = await idempotency.claim(tx.conn, _caller_key(caller), idempotency_key, mine)
         if answer is mine:
-            tx.say(*signals)
+            tx.emit(*signals)
     if answer.request_sha256 != mine.request_sha256:
         return problem(422, "idempotency_key_reused", "this Idempotency-Key came with another body before")
     return Accepted(accepted=len(answer.signal_ids), signal_ids=answer.signal_ids)
@@ -82,8 +82,8 @@ async def push(
 
 @router.get("/signals")
 async def list_signals(
-    caller: Asking,
-    parts: Parts,
+    caller: CurrentCaller,
+    gateway: GatewayDep,
     touchpoint_id: TouchpointId | None = None,
     signal_id: UUID | None = None,
     rejected: bool | None = None,
@@ -101,13 +101,13 @@ async def list_signals(
         limit=limit,
         cursor=cursor,
     )
-    return await parts.ask(query)
+    return await gateway.ask(query)
 
 
 @router.get("/signals/counts")
-async def count_signals(parts: Parts, touchpoint_id: TouchpointId | None = None) -> SignalCounts:
+async def count_signals(gateway: GatewayDep, touchpoint_id: TouchpointId | None = None) -> SignalCounts:
     """How many signals there are by touchpoint and state."""
-    return await parts.ask(CountSignals(touchpoint_id=touchpoint_id))
+    return await gateway.ask(CountSignals(touchpoint_id=touchpoint_id))
 
 
 def _signals(body: bytes) -> list[Any]:

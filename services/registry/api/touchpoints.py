@@ -10,22 +10,17 @@ from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import AwareDatetime, BaseModel, Field
 
-from libs.contracts.patterns import DetectRequestedV1
-from libs.contracts.queries import (
-    CountSignals,
-    DetectorStatus,
-    GetDetectorStatus,
-    ListScanRuns,
-    ScanRuns,
-    TouchpointCounts,
-)
-from libs.contracts.signals import ScanRequestedV1
+from libs.contracts.events.pattern_detector import DetectRequestedV1
+from libs.contracts.events.scanner import ScanRequestedV1
+from libs.contracts.queries.normaliser import CountSignals, TouchpointCounts
+from libs.contracts.queries.pattern_detector import DetectorStatus, GetDetectorStatus
+from libs.contracts.queries.scanner import ListScanRuns, ScanRuns
 from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import Name, TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import Asking, require_workspace
+from services.registry.api.access import CurrentCaller, require_workspace
 from services.registry.api.body import RequestBody
-from services.registry.api.gateway import Parts
+from services.registry.api.gateway import GatewayDep
 from services.registry.api.models import ActivationView
 from services.registry.domain import Target
 from services.registry.registration import Planned
@@ -105,43 +100,43 @@ class StatusView(BaseModel):
 
 
 @router.post("/touchpoints/plan")
-async def plan(body: TouchpointsBody, parts: Parts) -> Plan:
+async def plan(body: TouchpointsBody, gateway: GatewayDep) -> Plan:
     """What `PUT /touchpoints` with the same body would do. Changes nothing."""
-    return _plan(await parts.registration.plan(body.touchpoints))
+    return _plan(await gateway.registration.plan(body.touchpoints))
 
 
 @router.put("/touchpoints")
-async def apply(body: TouchpointsBody, caller: Asking, parts: Parts) -> Plan:
+async def apply(body: TouchpointsBody, caller: CurrentCaller, gateway: GatewayDep) -> Plan:
     """Register all of them or none. The text that a touchpoint's storage holds becomes its first live version."""
-    return _plan(await parts.registration.apply(body.touchpoints, caller.subject))
+    return _plan(await gateway.registration.apply(body.touchpoints, caller.subject))
 
 
 @router.get("/touchpoints")
-async def list_touchpoints(parts: Parts) -> TouchpointList:
+async def list_touchpoints(gateway: GatewayDep) -> TouchpointList:
     """Every touchpoint."""
-    async with parts.db.connection() as conn:
+    async with gateway.db.connection() as conn:
         registered = await touchpoints.all_of_them(conn)
     return TouchpointList(touchpoints=[_view(each) for each in registered])
 
 
 @router.get("/touchpoints/{touchpoint_id}")
-async def get_touchpoint(touchpoint_id: TouchpointId, parts: Parts) -> TouchpointView:
+async def get_touchpoint(touchpoint_id: TouchpointId, gateway: GatewayDep) -> TouchpointView:
     """One touchpoint."""
-    return _view(await parts.touchpoint(touchpoint_id))
+    return _view(await gateway.touchpoint(touchpoint_id))
 
 
 @router.get("/touchpoints/{touchpoint_id}/status")
 async def status(
-    touchpoint_id: TouchpointId, caller: Asking, parts: Parts, workspace_id: UUID | None = None
+    touchpoint_id: TouchpointId, caller: CurrentCaller, gateway: GatewayDep, workspace_id: UUID | None = None
 ) -> StatusView:
     """Signals, detector and live version of one touchpoint; of a workspace where one is given."""
     require_workspace(caller, workspace_id)
-    registered = await parts.touchpoint(touchpoint_id)
+    registered = await gateway.touchpoint(touchpoint_id)
     counts, detector = await asyncio.gather(
-        parts.ask(CountSignals(touchpoint_id=touchpoint_id)),
-        parts.ask(GetDetectorStatus(touchpoint_id=touchpoint_id)),
+        gateway.ask(CountSignals(touchpoint_id=touchpoint_id)),
+        gateway.ask(GetDetectorStatus(touchpoint_id=touchpoint_id)),
     )
-    async with parts.db.connection() as conn:
+    async with gateway.db.connection() as conn:
         live = await versions.live(conn, Target(touchpoint_id, workspace_id))
     none = TouchpointCounts(touchpoint_id=touchpoint_id, stored=0, unprocessed=0, rejected=0)
     return StatusView(
@@ -154,15 +149,17 @@ async def status(
 
 
 @router.post("/touchpoints/{touchpoint_id}/scan", status_code=202)
-async def scan(touchpoint_id: TouchpointId, caller: Asking, parts: Parts, body: ScanBody | None = None) -> Requested:
+async def scan(
+    touchpoint_id: TouchpointId, caller: CurrentCaller, gateway: GatewayDep, body: ScanBody | None = None
+) -> Requested:
     """Ask for a scan now."""
-    registered = await parts.touchpoint(touchpoint_id)
+    registered = await gateway.touchpoint(touchpoint_id)
     scanner = body.scanner if body else None
     known = sorted({source.scanner for source in registered.touchpoint.signals})
     if scanner is not None and scanner not in known:
         raise Refused("unknown_scanner", f"{touchpoint_id} has the scanners: {', '.join(known) or 'none'}", status=422)
     request_id = uuid4()
-    await parts.say(
+    await gateway.emit(
         ScanRequestedV1(
             request_id=request_id, touchpoint_id=touchpoint_id, scanner=scanner, requested_by=caller.subject
         )
@@ -171,22 +168,24 @@ async def scan(touchpoint_id: TouchpointId, caller: Asking, parts: Parts, body: 
 
 
 @router.post("/touchpoints/{touchpoint_id}/detect", status_code=202)
-async def detect(touchpoint_id: TouchpointId, caller: Asking, parts: Parts) -> Requested:
+async def detect(touchpoint_id: TouchpointId, caller: CurrentCaller, gateway: GatewayDep) -> Requested:
     """Ask for a detector run now."""
-    await parts.touchpoint(touchpoint_id)
+    await gateway.touchpoint(touchpoint_id)
     request_id = uuid4()
-    await parts.say(DetectRequestedV1(request_id=request_id, touchpoint_id=touchpoint_id, requested_by=caller.subject))
+    await gateway.emit(
+        DetectRequestedV1(request_id=request_id, touchpoint_id=touchpoint_id, requested_by=caller.subject)
+    )
     return Requested(request_id=request_id)
 
 
 @router.get("/scans")
 async def scans(
-    parts: Parts,
+    gateway: GatewayDep,
     touchpoint_id: TouchpointId | None = None,
     limit: Annotated[int, Param(ge=1, le=500)] = 50,
 ) -> ScanRuns:
     """Scanner runs, newest first."""
-    return await parts.ask(ListScanRuns(touchpoint_id=touchpoint_id, limit=limit))
+    return await gateway.ask(ListScanRuns(touchpoint_id=touchpoint_id, limit=limit))
 
 
 def _plan(planned: list[Planned]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from libs.contracts.patterns import ActivationJudgedV1
+from libs.contracts.events.pattern_detector import ActivationJudgedV1
 from libs.service_kit.db import Connection
 
 _DRIFT = """

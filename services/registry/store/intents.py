@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from libs.contracts.proposals import PromptPart
+from libs.contracts.prompts import PromptPart
 from libs.service_kit.db import Connection
 from services.registry.domain import Target
 

@@ -11,14 +11,14 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from libs.auth.tokens import SigningKey, jwks, mint, new_signing_key
 from libs.contracts.touchpoints import Touchpoint
-from libs.service_kit.auth import SigningKey, jwks, mint, new_signing_key
 from libs.service_kit.db import Database
 from libs.service_kit.service import Service
 from libs.service_kit.testing import Installation
 from services.registry.app import build
-from services.registry.changes import Changes
 from services.registry.ledger import Ledger
+from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.settings import Settings
 from services.registry.storage import Repositories
@@ -39,7 +39,9 @@ async def parts(database: Callable[[str], Awaitable[Database]], tmp_path: Path) 
     db = await database("registry")
     ledger = Ledger(db)
     repositories = Repositories([tmp_path / "repos"])
-    return Parts(db, ledger, repositories, Changes(db, ledger, repositories), Registration(db, ledger, repositories))
+    return Parts(
+        db, ledger, repositories, PendingMerges(db, ledger, repositories), Registration(db, ledger, repositories)
+    )
 
 
 @pytest.fixture(scope="session")

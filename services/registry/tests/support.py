@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from libs.contracts.prompt_hash import content_sha256
-from libs.contracts.proposals import PromptPart, ProposalApprovedV1
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.db import Database
 from services.registry import prompts
 from services.registry.adapters.feed_prompts import FeedPromptsAdapter
-from services.registry.changes import Changes
 from services.registry.domain import Target
 from services.registry.ledger import Ledger
+from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.storage import Repositories
 
@@ -77,7 +77,7 @@ class Parts:
     db: Database
     ledger: Ledger
     repositories: Repositories
-    changes: Changes
+    pending_merges: PendingMerges
     registration: Registration
 
     async def register(self, *touchpoints: Touchpoint) -> None:

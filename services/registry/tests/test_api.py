@@ -15,8 +15,10 @@ import pytest
 from nats.aio.client import Client
 
 from libs.contracts.envelope import Event
-from libs.contracts.queries import CountSignals, GetDetectorStatus, GetPrompt
-from libs.contracts.signals import SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.queries.normaliser import CountSignals
+from libs.contracts.queries.pattern_detector import GetDetectorStatus
+from libs.contracts.queries.registry import GetPrompt
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker, Responder

@@ -10,15 +10,15 @@ import pytest
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.patterns import ActivationJudgedV1
-from libs.contracts.proposals import ProposalApprovedV1
-from libs.contracts.queries import GetPrompt
+from libs.contracts.events.pattern_detector import ActivationJudgedV1
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.events.registry import DriftDetectedV1, RollbackProposedV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.queries.registry import GetPrompt
 from libs.contracts.touchpoints import Touchpoint
-from libs.contracts.versions import DriftDetectedV1, RollbackProposedV1, VersionActivatedV1, VersionRolledBackV1
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.errors import Refused
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.testing import MemoryMessage, event_of, said
+from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
 from services.registry import drift, handlers
 from services.registry.domain import Target
 from services.registry.ledger import verify_chain
@@ -38,7 +38,7 @@ def deliver(parts: Parts) -> Deliver:
         handlers.on_proposal_approved,
         db=parts.db,
         redelivery=Redelivery((0.05,)),
-        dependencies={"db": parts.db, "ledger": parts.ledger, "changes": parts.changes},
+        dependencies={"db": parts.db, "ledger": parts.ledger, "pending_merges": parts.pending_merges},
     )
 
     async def deliver(data: ProposalApprovedV1 | Event[Any]) -> MemoryMessage:
@@ -67,7 +67,7 @@ async def test_an_approved_text_is_live_at_once_and_only_once(parts: Parts, deli
     live = await parts.live(IN_TABLE)
     assert live.parts[0].text == SECOND
     assert live.content_sha256 == approval.content_sha256
-    facts = await said(parts.db, VersionActivatedV1)
+    facts = await outbox_events(parts.db, VersionActivatedV1)
     assert [fact.data.proposal_id for fact in facts] == [None, approval.proposal_id]
     assert await parts.kinds() == ["registered", "waiver", "activated"]
 
@@ -124,12 +124,12 @@ async def test_an_approved_change_waits_on_a_branch_until_it_is_merged(
     assert intent.branch == f"burnish/{approval.proposal_id.hex[:12]}"
     assert repository.branches() == [intent.branch, "main"]
     assert f"Burnish-Proposal: {approval.proposal_id}" in repository.git("log", "-1", "--format=%B", intent.branch)
-    await parts.changes.check()
+    await parts.pending_merges.check()
     assert (await parts.live(IN_GIT)).version_ref == first.version_ref
 
     repository.git("merge", "-q", "--no-ff", "-m", "Merge it", intent.branch)
-    await parts.changes.check()
-    await parts.changes.check()
+    await parts.pending_merges.check()
+    await parts.pending_merges.check()
     live = await parts.live(IN_GIT)
     assert (live.parts[0].text, live.content_sha256) == (SECOND, approval.content_sha256)
     assert (await the_intent(parts, approval.proposal_id)).state == "confirmed"
@@ -149,10 +149,10 @@ async def test_uncommitted_edits_fail_the_intent_until_they_are_gone(
     assert (intent.state, intent.error_code) == ("failed", "uncommitted_edits")
     assert SKILL in (intent.error or "")
     assert repository.branches() == ["main"]
-    await parts.changes.check()
+    await parts.pending_merges.check()
     assert (await the_intent(parts, approval.proposal_id)).state == "failed"
     repository.write(SKILL, FIRST)
-    await parts.changes.check("support.intent", again=True)
+    await parts.pending_merges.check("support.intent", again=True)
     intent = await the_intent(parts, approval.proposal_id)
     assert (intent.state, intent.error) == ("open", None)
 
@@ -167,7 +167,7 @@ async def test_an_intent_left_behind_by_a_crash_is_made_ready_by_the_next_turn(
         raise ConnectionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(parts.changes, "make_ready", killed)
+        patched.setattr(parts.pending_merges, "make_ready", killed)
         assert (await deliver(approval)).outcome != "ack"
     assert (await the_intent(parts, approval.proposal_id)).state == "recorded"
     assert (await deliver(approval)).outcome == "ack"
@@ -184,7 +184,7 @@ async def test_a_change_merged_by_other_means_counts_by_its_hash_and_closes_its_
     await deliver(winner)
     await deliver(rival)
     commit = repository.commit(SKILL, SECOND, "By hand")
-    await parts.changes.check()
+    await parts.pending_merges.check()
     assert (await parts.live(IN_GIT)).version_ref == f"git:{commit}"
     closed = await the_intent(parts, rival.proposal_id)
     assert (closed.state, closed.error_code) == ("closed", "superseded")
@@ -199,25 +199,25 @@ async def test_a_rollback_changes_nothing_until_a_person_has_applied_it(
     approval = approved("support.intent", first, SECOND)
     await deliver(approval)
     repository.git("merge", "-q", f"burnish/{approval.proposal_id.hex[:12]}")
-    await parts.changes.check()
+    await parts.pending_merges.check()
     second = await parts.live(IN_GIT)
     head = repository.git("rev-parse", "HEAD")
 
-    asked = await parts.changes.propose_rollback(IN_GIT, None, by="bob", reason="worse")
-    again = await parts.changes.propose_rollback(IN_GIT, None, by="bob", reason="worse")
+    asked = await parts.pending_merges.propose_rollback(IN_GIT, None, by="bob", reason="worse")
+    again = await parts.pending_merges.propose_rollback(IN_GIT, None, by="bob", reason="worse")
     assert again.intent_id == asked.intent_id
     assert (asked.from_version, asked.proposal.target_version_ref) == (second.version_ref, first.version_ref)
     assert (asked.proposal.revert_commit, asked.proposal.files) == (head, (SKILL,))
     assert not asked.proposal.drift.drifted
     assert repository.git("rev-parse", "HEAD") == head
     assert (await parts.live(IN_GIT)).version_ref == second.version_ref
-    (proposed,) = await said(parts.db, RollbackProposedV1)
+    (proposed,) = await outbox_events(parts.db, RollbackProposedV1)
     assert proposed.data.rollback_id == asked.intent_id
 
     repository.apply(asked.proposal.diff)
-    await parts.changes.check()
+    await parts.pending_merges.check()
     assert (await parts.live(IN_GIT)).version_ref == first.version_ref
-    (fact,) = await said(parts.db, VersionRolledBackV1)
+    (fact,) = await outbox_events(parts.db, VersionRolledBackV1)
     assert (fact.data.from_version, fact.data.to_version) == (second.version_ref, first.version_ref)
     assert fact.data.proposal_id == approval.proposal_id
     assert (await parts.kinds())[-3:] == ["intent", "confirmed", "rolled_back"]
@@ -230,13 +230,13 @@ async def test_an_edit_is_undone_by_a_rollback_to_what_is_live_and_warns_of_it(
     await parts.register(in_git)
     repository.commit(SKILL, SECOND, "Behind the ledger's back")
     with pytest.raises(Refused, match="first version"):
-        await parts.changes.propose_rollback(IN_GIT, None, by="bob", reason="x")
+        await parts.pending_merges.propose_rollback(IN_GIT, None, by="bob", reason="x")
     first = await parts.live(IN_GIT)
-    asked = await parts.changes.propose_rollback(IN_GIT, first.version_ref, by="bob", reason="restore")
+    asked = await parts.pending_merges.propose_rollback(IN_GIT, first.version_ref, by="bob", reason="restore")
     assert asked.proposal.drift.drifted
     assert "drifted since activation" in asked.proposal.warnings[0]
     repository.apply(asked.proposal.diff)
-    assert await parts.changes.check() == []
+    assert await parts.pending_merges.check() == []
     assert (await parts.live(IN_GIT)).activation_id == first.activation_id
     assert (await parts.kinds())[-2:] == ["intent", "confirmed"]
 
@@ -250,18 +250,21 @@ async def test_an_edit_behind_the_ledgers_back_is_told_once(
     await parts.register(in_git, in_table(), in_table("asleep"))
 
     async def check() -> int:
-        return await drift.check(parts.db, parts.ledger, parts.changes, parts.repositories)
+        return await drift.check(parts.db, parts.ledger, parts.pending_merges, parts.repositories)
 
     assert await check() == 0
     repository.commit(SKILL, THIRD)
     assert [await check(), await check()] == [1, 1]
-    (fact,) = await said(parts.db, DriftDetectedV1)
+    (fact,) = await outbox_events(parts.db, DriftDetectedV1)
     live = await parts.live(IN_GIT)
     assert (fact.data.activation_id, fact.data.expected_sha256) == (live.activation_id, live.content_sha256)
     repository.git("rm", "-q", SKILL)
     repository.git("commit", "-q", "-m", "Gone")
     assert [await check(), await check()] == [1, 1]
-    assert [event.data.found_sha256 is None for event in await said(parts.db, DriftDetectedV1)] == [False, True]
+    assert [event.data.found_sha256 is None for event in await outbox_events(parts.db, DriftDetectedV1)] == [
+        False,
+        True,
+    ]
     assert (await parts.kinds()).count("drift") == 2
     assert live.version_ref == (await parts.live(IN_GIT)).version_ref
 
@@ -273,7 +276,7 @@ async def test_a_merge_that_was_not_noticed_yet_is_no_drift(
     approval = approved("support.intent", await parts.live(IN_GIT), SECOND)
     await deliver(approval)
     repository.git("merge", "-q", f"burnish/{approval.proposal_id.hex[:12]}")
-    assert await drift.check(parts.db, parts.ledger, parts.changes, parts.repositories) == 0
+    assert await drift.check(parts.db, parts.ledger, parts.pending_merges, parts.repositories) == 0
     assert (await parts.live(IN_GIT)).parts[0].text == SECOND
 
 
@@ -296,7 +299,7 @@ async def test_a_worse_verdict_asks_for_a_rollback(parts: Parts, verdict: str, a
     )
     for _ in range(2):
         await handlers.on_activation_judged(event, parts.db)
-    proposed = await said(parts.db, RollbackProposedV1)
+    proposed = await outbox_events(parts.db, RollbackProposedV1)
     assert [event.data.to_version for event in proposed] == [first.version_ref] * asked
     assert len(await parts.rows("SELECT * FROM judgements")) == 1
     assert (await parts.live(IN_TABLE)).version_ref == second

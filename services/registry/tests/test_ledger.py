@@ -8,9 +8,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from libs.contracts.versions import VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.service_kit.errors import Refused
-from libs.service_kit.testing import Installation, said
+from libs.service_kit.testing import Installation, outbox_events
 from services.registry.domain import Target
 from services.registry.ledger import verify_chain
 from services.registry.tests.support import FIRST, SECOND, THIRD, Parts, in_table
@@ -22,7 +22,7 @@ async def test_the_text_found_at_registration_is_live_from_the_first_minute(part
     await parts.register(in_table())
     live = await parts.live(HERE)
     assert live.parts[0].text == FIRST
-    (fact,) = await said(parts.db, VersionActivatedV1)
+    (fact,) = await outbox_events(parts.db, VersionActivatedV1)
     assert (fact.data.version_ref, fact.data.previous_ref) == (live.version_ref, None)
     assert await parts.kinds() == ["registered"]
 
@@ -87,7 +87,7 @@ async def test_rollback_leads_to_the_previous_version_and_activates_its_referenc
     assert switched.live.version_ref == first.version_ref
     assert switched.previous is not None
     assert switched.live.rolled_back_from == switched.previous.id
-    (fact,) = await said(parts.db, VersionRolledBackV1)
+    (fact,) = await outbox_events(parts.db, VersionRolledBackV1)
     assert (fact.data.from_version, fact.data.to_version) == (second, first.version_ref)
     assert await parts.kinds() == ["registered", "activated", "rolled_back"]
     with pytest.raises(Refused) as no:

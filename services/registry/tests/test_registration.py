@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from libs.contracts.touchpoints import Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit.errors import Refused
-from libs.service_kit.testing import said
+from libs.service_kit.testing import outbox_events
 from services.registry.domain import Target
 from services.registry.tests.support import FIRST, SECOND, SKILL, Parts, Repository, in_table
 
@@ -41,7 +42,7 @@ async def test_applying_twice_changes_and_says_nothing_more(parts: Parts, in_git
     for expected in ("create", "unchanged"):
         planned = await parts.registration.apply([in_git, in_table()], "ada")
         assert [each.action for each in planned] == [expected, expected]
-    assert len(await said(parts.db, TouchpointRegisteredV1)) == 2
+    assert len(await outbox_events(parts.db, TouchpointRegisteredV1)) == 2
     assert await parts.kinds() == ["registered", "registered"]
 
 
@@ -51,7 +52,7 @@ async def test_an_update_names_its_fields_and_counts_the_revision(parts: Parts) 
     (planned,) = await parts.registration.apply([wanted], "bob")
     assert (planned.action, planned.revision, planned.live) == ("update", 2, None)
     assert [change.field for change in planned.changes] == ["owners"]
-    assert [event.data.revision for event in await said(parts.db, TouchpointRegisteredV1)] == [1, 2]
+    assert [event.data.revision for event in await outbox_events(parts.db, TouchpointRegisteredV1)] == [1, 2]
 
 
 async def test_moving_the_prompt_makes_what_stands_there_live(
@@ -86,7 +87,7 @@ async def test_a_prompt_that_cannot_be_read_stops_the_whole_apply(
     assert f"touchpoints[1].{field}" in no.value.detail
     assert word in no.value.detail
     assert await parts.rows("SELECT * FROM touchpoints") == []
-    assert await said(parts.db) == []
+    assert await outbox_events(parts.db) == []
 
 
 async def test_a_link_out_of_the_allowed_folder_is_refused(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from services.registry.adapters import (
     DRIFT_WARNING,
@@ -93,7 +94,7 @@ def adapter_for(repository: Repository, *paths: str) -> SkillFileAdapter:
 
 
 def prompt(text: str, path: str = SKILL) -> list[PromptPart]:
-    return [PromptPart(path, text)]
+    return [PromptPart(path=path, text=text)]
 
 
 def sha(text: str) -> str:
@@ -117,19 +118,19 @@ def test_hash_of_one_part_is_that_of_the_file() -> None:
 
 
 def test_hash_of_parts_follows_the_documented_layout() -> None:
-    parts = [PromptPart("b.md", "ü"), PromptPart("a.md", "")]
+    parts = [PromptPart(path="b.md", text="ü"), PromptPart(path="a.md", text="")]
     layout = b"burnish-parts-v1\n4:a.md0:4:b.md2:" + "ü".encode()
     assert content_sha256(parts) == hashlib.sha256(layout).hexdigest()
     assert content_sha256(reversed(parts)) == content_sha256(parts)
 
 
 def test_hash_tells_apart_what_a_plain_concatenation_would_not() -> None:
-    assert content_sha256([PromptPart("a", "xb"), PromptPart("b", "y")]) != content_sha256(
-        [PromptPart("a", "x"), PromptPart("b", "by")]
+    assert content_sha256([PromptPart(path="a", text="xb"), PromptPart(path="b", text="y")]) != content_sha256(
+        [PromptPart(path="a", text="x"), PromptPart(path="b", text="by")]
     )
 
 
-@pytest.mark.parametrize("parts", [[], [PromptPart("a", "x"), PromptPart("a", "y")]])
+@pytest.mark.parametrize("parts", [[], [PromptPart(path="a", text="x"), PromptPart(path="a", text="y")]])
 def test_hash_refuses_no_parts_and_double_paths(parts: list[PromptPart]) -> None:
     with pytest.raises(ValueError, match="part"):
         content_sha256(parts)
@@ -144,7 +145,7 @@ async def test_current_reads_the_branch_and_names_the_commit_that_touched_the_fi
     touched = repository.rev("HEAD")
     tip = repository.commit("README.md", "other\n")
     current = await adapter_for(repository).current()
-    assert current.parts == (PromptPart(SKILL, FIRST),)
+    assert current.parts == (PromptPart(path=SKILL, text=FIRST),)
     assert current.content_sha256 == sha(FIRST)
     assert (current.version_ref, current.tip) == (f"git:{touched}", tip)
 
@@ -190,7 +191,7 @@ async def test_a_version_can_be_read_again(repository: Repository) -> None:
     adapter = adapter_for(repository)
     reference = (await adapter.current()).version_ref
     repository.commit(SKILL, SECOND)
-    assert await adapter.read(reference) == (PromptPart(SKILL, FIRST),)
+    assert await adapter.read(reference) == (PromptPart(path=SKILL, text=FIRST),)
 
 
 @pytest.mark.parametrize("reference", ["git:" + "0" * 40, "git:HEAD", "git:--all", "main", "git:abc", ""])
@@ -338,7 +339,7 @@ async def test_several_parts_and_file_modes(repository: Repository) -> None:
     adapter = adapter_for(repository, SKILL, other)
     current = await adapter.current()
     intent = await adapter.propose(prompt("zwei, ü\n", other), "m", "p1", current.content_sha256)
-    whole = [PromptPart(SKILL, FIRST), PromptPart(other, "zwei, ü\n")]
+    whole = [PromptPart(path=SKILL, text=FIRST), PromptPart(path=other, text="zwei, ü\n")]
     assert (list(intent.parts), intent.content_sha256) == (whole, content_sha256(whole))
     assert intent.paths == (other,)
     assert repository.git("ls-tree", "burnish/p1", "--", other).startswith(b"100755 ")
@@ -880,11 +881,15 @@ async def test_files_that_are_not_text_are_refused(repository: Repository, raw: 
     assert refused.value.code == "not_utf8"
 
 
-@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_texts_without_a_utf8_form_are_refused(repository: Repository, text: str) -> None:
+async def test_a_text_with_a_nul_is_refused(repository: Repository) -> None:
     with pytest.raises(StorageError) as refused:
-        await propose(adapter_for(repository), text)
+        await propose(adapter_for(repository), "a\0b")
     assert refused.value.code == "not_utf8"
+
+
+def test_a_text_without_a_utf8_form_is_no_prompt() -> None:
+    with pytest.raises(ValidationError, match="unicode"):
+        prompt("\ud800")
 
 
 async def test_a_missing_git_says_so(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from libs.contracts.envelope import Event
-from libs.contracts.queries import ListScanRuns, ScanRun
-from libs.contracts.touchpoints import SignalSource, Storage, Touchpoint, TouchpointRegisteredV1
+from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries.scanner import ListScanRuns, ScanRun
+from libs.contracts.touchpoints import SignalSource, Storage, Touchpoint
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Database
 from libs.service_kit.testing import event_of

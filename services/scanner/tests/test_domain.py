@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.contracts.evaluations import EvalRegressedV1
+from libs.contracts.events.ab_runner import EvalRegressedV1
 from libs.contracts.signals import MAX_PAYLOAD_BYTES
 from libs.contracts.vocabulary import Severity
 from libs.service_kit.testing import event_of

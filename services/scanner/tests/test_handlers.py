@@ -6,13 +6,15 @@ from uuid import uuid4
 import pytest
 
 from libs.contracts import topology
-from libs.contracts.evaluations import EvalRegressedV1
-from libs.contracts.queries import ListScanRuns, ResolveEvidence
-from libs.contracts.signals import EvidenceRef, ScannerRunV1, ScanRequestedV1, SignalObservedV1
+from libs.contracts.events.ab_runner import EvalRegressedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.scanner import ScannerRunV1, ScanRequestedV1
+from libs.contracts.queries.scanner import ListScanRuns, ResolveEvidence
+from libs.contracts.signals import EvidenceRef
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.testing import MemoryMessage, event_of, said
+from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
 from services.scanner import handlers
 from services.scanner.platform import Platform
 from services.scanner.tests.support import PlatformTables, Scanning, registered, source
@@ -83,7 +85,7 @@ async def test_a_regression_is_one_signal_and_one_run_however_often_it_is_delive
     event = event_of(regressed())
     await handlers.on_evals_regressed([event], db)
     await handlers.on_evals_regressed([event, event_of(regressed())], db)
-    signals, runs = await said(db, SignalObservedV1), await said(db, ScannerRunV1)
+    signals, runs = await outbox_events(db, SignalObservedV1), await outbox_events(db, ScannerRunV1)
     assert len({one.data.signal_id for one in signals}) == len(signals) == len(runs) == 2
     assert signals[0].causationid == event.id
     assert {run.data.scanner for run in runs} == {"eval_regression"}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from libs.contracts.signals import ScannerRunV1, SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.scanner import ScannerRunV1
 from libs.service_kit.db import Connection
-from libs.service_kit.testing import said
+from libs.service_kit.testing import outbox_events
 from services.scanner import handlers, runner, scanners, store
 from services.scanner.domain import Finding, Watermark
 from services.scanner.scanners.si_flag import SiFlagScanner
@@ -18,7 +19,7 @@ NO_WAIT = timedelta(0)
 
 
 async def keys(scanning: Scanning) -> list[str]:
-    return [event.data.source_key for event in await said(scanning.db, SignalObservedV1)]
+    return [event.data.source_key for event in await outbox_events(scanning.db, SignalObservedV1)]
 
 
 async def waits_s(scanning: Scanning) -> float:
@@ -34,7 +35,7 @@ async def test_what_is_found_is_said_once_and_every_run_is_recorded(scanning: Sc
     [second] = await scanning.scan()
     assert await keys(scanning) == [f"feed_flags:{flag}"]
     assert (first.signals_emitted, first.ok, second.signals_emitted, second.ok) == (1, True, 0, True)
-    runs = [event.data for event in await said(scanning.db, ScannerRunV1)]
+    runs = [event.data for event in await outbox_events(scanning.db, ScannerRunV1)]
     assert [(run.run_id, run.scanner, run.signals_emitted) for run in runs] == [
         (first.run_id, "si_flag", 1),
         (second.run_id, "si_flag", 0),
@@ -47,7 +48,7 @@ async def test_a_row_that_changes_is_said_again(scanning: Scanning, tables: Plat
     await scanning.scan()
     await tables.conn.execute("UPDATE platform.feed_flags SET updated_at = $1 WHERE id = $2", at(5), flag)
     await scanning.scan()
-    signals = [event.data for event in await said(scanning.db, SignalObservedV1)]
+    signals = [event.data for event in await outbox_events(scanning.db, SignalObservedV1)]
     assert [signal.observed_at for signal in signals] == [at(0), at(5)]
     assert signals[0].signal_id == signals[1].signal_id
 
@@ -117,7 +118,7 @@ async def test_a_failing_source_shows_waits_longer_each_time_and_recovers(
     [run] = await scanning.scan()
     assert (run.ok, run.error, run.signals_emitted) == (True, None, 1)
     assert round(await waits_s(scanning)) == 60
-    assert [event.data.ok for event in await said(scanning.db, ScannerRunV1)] == [False] * 3 + [True]
+    assert [event.data.ok for event in await outbox_events(scanning.db, ScannerRunV1)] == [False] * 3 + [True]
 
 
 async def test_a_misspelt_option_shows_in_the_run_and_in_the_log(
@@ -225,7 +226,7 @@ async def test_changed_options_read_everything_anew(scanning: Scanning, tables: 
     await scanning.register(registered(source("low_confidence", threshold=0.7), revision=2))
     [after] = await scanning.scan()
     assert (before.signals_emitted, after.signals_emitted) == (1, 2)
-    ids = [event.id for event in await said(scanning.db, SignalObservedV1)]
+    ids = [event.id for event in await outbox_events(scanning.db, SignalObservedV1)]
     assert (len(ids), len(set(ids))) == (3, 2)
 
 

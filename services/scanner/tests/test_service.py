@@ -13,8 +13,9 @@ from pydantic import SecretStr
 
 from libs.contracts import topology
 from libs.contracts.envelope import Event
-from libs.contracts.queries import ListScanRuns
-from libs.contracts.signals import ScanRequestedV1, SignalObservedV1
+from libs.contracts.events.normaliser import SignalObservedV1
+from libs.contracts.events.scanner import ScanRequestedV1
+from libs.contracts.queries.scanner import ListScanRuns
 from libs.service_kit.queries import Asker
 from libs.service_kit.testing import Installation, event_of
 from services.scanner.app import build

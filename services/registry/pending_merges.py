@@ -7,16 +7,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from libs.contracts.envelope import Event
-from libs.contracts.proposals import ProposalApprovedV1
+from libs.contracts.events.proposal import ProposalApprovedV1
+from libs.contracts.events.registry import RollbackProposedV1
 from libs.contracts.touchpoints import Touchpoint
-from libs.contracts.versions import RollbackProposedV1
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
 from services.registry import metrics
 from services.registry.adapters import RollbackProposal, StorageError
 from services.registry.adapters.base import StorageErrorCode
-from services.registry.adapters.feed_prompts import from_contract
 from services.registry.domain import Line, Target, branch_name, previous_version
 from services.registry.ledger import Ledger, closing_line, conflict, require_stamp
 from services.registry.storage import Repositories
@@ -39,7 +38,7 @@ class ProposedRollback:
     proposal: RollbackProposal
 
 
-class Changes:
+class PendingMerges:
     """Everything between an approval and a merged text. The ledger moves only when the hash is seen."""
 
     def __init__(self, db: Database, ledger: Ledger, repositories: Repositories) -> None:
@@ -68,7 +67,7 @@ class Changes:
         try:
             adapter = self._repositories.open(await self._touchpoint(intent.target.touchpoint_id))
             draft = await adapter.propose(
-                from_contract(intent.parts),
+                intent.parts,
                 _commit_message(intent),
                 branch_name(intent.intent_id),
                 intent.from_sha256,
@@ -130,9 +129,7 @@ class Changes:
         """
         live, text = await self._rollback_of(target, to_version)
         adapter = self._repositories.open(await self._touchpoint(target.touchpoint_id))
-        proposal = await adapter.rollback_to(
-            text.version_ref, activated_sha256=live.content_sha256, parts=from_contract(text.parts)
-        )
+        proposal = await adapter.rollback_to(text.version_ref, activated_sha256=live.content_sha256, parts=text.parts)
         wanted = Intent(
             intent_id=uuid4(),
             kind="rollback",
@@ -238,7 +235,7 @@ async def _open_rollback(tx: Transaction[Any], wanted: Intent, proposal: Rollbac
     await intents.insert(tx.conn, wanted)
     lines = [*(closing_line(intent, wanted.created_by, why) for intent in closed), *_lines_of_intent(wanted, None)]
     await entries.append(tx.conn, await entries.lock_head(tx.conn), *lines)
-    tx.say(
+    tx.emit(
         RollbackProposedV1(
             rollback_id=wanted.intent_id,
             touchpoint_id=wanted.target.touchpoint_id,

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.js.errors import APIError
 
 from libs.contracts.topology import SERVICES, STREAMS, Durable, ServiceEntry, Stream
-from libs.service_kit.nats_config import ADMIN_USER
+from libs.provisioning.nats_config import ADMIN_USER
 
 API_TIMEOUT_S = 10.0
 STREAM_NAME_IN_USE = 10058

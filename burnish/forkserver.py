@@ -1,7 +1,7 @@
 """The process that services are forked from: what all of them import is imported once.
 
 Importing the kit costs each service a second or two of a core. Here it is done once, while the servers start, and a
-service is a fork: it starts, and after a crash starts again, in milliseconds. `python -m burnish.nursery FD` speaks
+service is a fork: it starts, and after a crash starts again, in milliseconds. `python -m burnish.forkserver FD` speaks
 JSON lines on the socket FD. `{"start": name, "import": [module, …], "environment": {…}, "log": path, "gate": path,
 "umask": n}` is answered with `{"started": name, "pid": n}`; the end of a child is told as `{"ended": pid, "status":
 exit code or -signal}`. It runs on Linux; elsewhere a fork without exec is not safe with every library
@@ -57,7 +57,7 @@ def _serve(line: socket.socket, woken: socket.socket) -> None:
             ready = {key.fileobj for key, _ in selector.select()}
             if woken in ready:
                 woken.recv(4_096)
-                _tell_ended(line)
+                _report_ended(line)
             if line in ready:
                 received = line.recv(65_536)
                 if not received:
@@ -78,7 +78,7 @@ def _start(line: socket.socket, woken: socket.socket, request: dict[str, Any]) -
     _send(line, {"started": request["start"], "pid": pid})
 
 
-def _tell_ended(line: socket.socket) -> None:
+def _report_ended(line: socket.socket) -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

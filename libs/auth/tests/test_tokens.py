@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt import PyJWK
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
-from libs.service_kit.auth import (
+from libs.auth.tokens import (
     JwksKeys,
     NotAuthenticated,
     SigningKey,

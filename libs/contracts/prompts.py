@@ -1,25 +1,22 @@
-"""The hash by which a prompt text is known everywhere: in events, in the ledger, in a repository."""
+"""A prompt: its parts, and the hash by which its text is known in events, in the ledger and in a repository."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Protocol
+
+from libs.contracts.envelope import Frozen
+from libs.contracts.vocabulary import Name, PromptText
 
 
-class HasText(Protocol):
-    """A part of a prompt: a path within its storage and a text."""
+class PromptPart(Frozen):
+    """One part of a prompt: where it lives within the touchpoint's storage, and its text."""
 
-    @property
-    def path(self) -> str:
-        """Where it lives within its storage."""
-
-    @property
-    def text(self) -> str:
-        """What it says."""
+    path: Name
+    text: PromptText
 
 
-def content_sha256(parts: Iterable[HasText]) -> str:
+def content_sha256(parts: Iterable[PromptPart]) -> str:
     """Lower-case hex SHA-256 of a prompt; raises ValueError on no parts or a path that occurs twice.
 
     One part: the SHA-256 of its exact UTF-8 bytes, so it equals `sha256sum FILE`.

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.embedded import EmbeddedPostgres
-from libs.service_kit import migrations
-from libs.service_kit.migrations import (
+from libs.provisioning import migrations
+from libs.provisioning.migrations import (
     Applied,
     MigrationError,
     migrate,

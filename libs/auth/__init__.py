@@ -1,0 +1,1 @@
+"""Who is asking: tokens are verified and minted here."""
