@@ -26,6 +26,7 @@ from services.registry.adapters import (
     content_sha256,
 )
 from services.registry.adapters import git as git_module
+from services.registry.adapters.base import MAX_PART_CHARACTERS, prompt_part
 from services.registry.adapters.person import apply_patch_and_commit, merge_branch
 
 SKILL = "skills/intent.md"
@@ -860,16 +861,36 @@ async def test_an_empty_repository_has_no_branch(tmp_path: Path) -> None:
     assert refused.value.code == "branch_missing"
 
 
-async def test_huge_texts_are_refused_both_ways(repository: Repository) -> None:
+async def test_the_parts_of_a_prompt_have_a_size_together(repository: Repository) -> None:
+    paths = [f"skills/{n}.md" for n in range(MAX_TEXT_BYTES // MAX_PART_CHARACTERS)]
+    for path in paths:
+        repository.commit(path, "small\n")
+    adapter = adapter_for(repository, *paths)
+    seen = (await adapter.current()).content_sha256
+    full = [prompt_part(path, "x" * MAX_PART_CHARACTERS) for path in paths]
+    assert (await adapter.propose(full, "m", "full", seen)).commit
+    over = [prompt_part(paths[0], "x" * (MAX_PART_CHARACTERS - 1) + "ü"), *full[1:]]
+    with pytest.raises(StorageError) as refused:
+        await adapter.propose(over, "m", "over", seen)
+    assert refused.value.code == "text_too_large"
+
+
+@pytest.mark.parametrize("size", [MAX_PART_CHARACTERS + 1, MAX_TEXT_BYTES + 1])
+async def test_a_part_larger_than_an_event_carries_is_refused(repository: Repository, size: int) -> None:
+    with pytest.raises(StorageError) as refused:
+        prompt_part(SKILL, "x" * size)
+    assert refused.value.code == "text_too_large"
+    repository.commit(SKILL, "x" * size)
+    with pytest.raises(StorageError) as refused:
+        await adapter_for(repository).current()
+    assert refused.value.code == "text_too_large"
+
+
+async def test_the_largest_part_is_read_and_proposed(repository: Repository) -> None:
     adapter = adapter_for(repository)
-    with pytest.raises(StorageError) as refused:
-        await propose(adapter, "ü" * (MAX_TEXT_BYTES // 2 + 1))
-    assert refused.value.code == "text_too_large"
-    assert (await propose(adapter, "x" * MAX_TEXT_BYTES)).commit
-    repository.commit(SKILL, "x" * (MAX_TEXT_BYTES + 1))
-    with pytest.raises(StorageError) as refused:
-        await adapter.current()
-    assert refused.value.code == "text_too_large"
+    assert (await propose(adapter, "x" * MAX_PART_CHARACTERS)).commit
+    repository.commit(SKILL, "x" * MAX_PART_CHARACTERS)
+    assert len((await adapter.current()).parts[0].text) == MAX_PART_CHARACTERS
 
 
 @pytest.mark.parametrize("raw", [b"caf\xe9\n", b"a\0b\n", "wide".encode("utf-16")])
