@@ -13,6 +13,9 @@ HANDLE_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 INBOX_DUPLICATES = Counter("burnish_inbox_duplicates_total", "Events left out since they were seen", ["consumer"])
+INBOX_PRUNED = Counter("burnish_inbox_pruned_total", "Events forgotten, since no stream can hold them any more")
+INBOX_ROWS = Gauge("burnish_inbox_rows", "Events remembered, when the inbox was last pruned")
+INBOX_OLDEST = Gauge("burnish_inbox_oldest_age_seconds", "Age of the oldest of them")
 DEAD_LETTERS = Counter("burnish_dead_letters_total", "Messages put with the dead letters", ["consumer"])
 DEAD_LETTERS_OPEN = Gauge("burnish_dead_letters_open", "Dead letters that were not replayed")
 OUTBOX_DEPTH = Gauge("burnish_outbox_depth", "Facts that wait to be published")

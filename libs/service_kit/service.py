@@ -17,7 +17,7 @@ from libs.contracts import topology
 from libs.contracts.envelope import EventData
 from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.dead_letters import DeadLetters, ListDeadLetters, ReplayDeadLetter, Replayed
-from libs.service_kit import dead_letters, logging, outbox
+from libs.service_kit import dead_letters, inbox, logging, outbox
 from libs.service_kit.bus import Bus
 from libs.service_kit.consumers import Consumer, Handler
 from libs.service_kit.db import Database
@@ -144,7 +144,7 @@ class Service:
         await self.bus.client.flush()
         for consumer in self._consumers.values():
             self._spawn(consumer.name, consumer.run(self.bus.js))
-        for name, work, seconds in [*self._jobs, ("gauges", self._gauges, GAUGES_EVERY_S)]:
+        for name, work, seconds in [*self._jobs, *self._own_jobs()]:
             self._spawn(name, self._repeat(name, work, seconds))
         self.started.set()
         log.info("service.started", http_port=self.http_port)
@@ -251,6 +251,12 @@ class Service:
             await self.bus.js.consumer_info(consumer.durable.stream, consumer.name)
 
         return check
+
+    def _own_jobs(self) -> list[tuple[str, Job, float]]:
+        return [
+            ("gauges", self._gauges, GAUGES_EVERY_S),
+            ("inbox", lambda: inbox.prune(self.db, self.settings.inbox_kept), self.settings.inbox_pruned_every_s),
+        ]
 
     async def _gauges(self) -> None:
         async with self.db.connection() as conn:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from datetime import timedelta
+
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from libs.contracts.topology import DAY_S, STREAMS
+
+LONGEST_KEPT = max(STREAMS, key=lambda stream: stream.max_age_s)
 
 
 class KitSettings(BaseSettings):
@@ -23,3 +29,21 @@ class KitSettings(BaseSettings):
     redelivery_delays_s: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
     inbox: bool = Field(default=True, description="off only as the control of a fault drill")
     log_level: str = "INFO"
+    inbox_kept_days: float = Field(default=100.0, le=36_500, description="longer than any stream keeps a message")
+    inbox_pruned_every_s: float = Field(default=600.0, gt=0)
+
+    @field_validator("inbox_kept_days")
+    @classmethod
+    def _outlasts_the_streams(cls, days: float) -> float:
+        longest = LONGEST_KEPT.max_age_s / DAY_S
+        if days <= longest:
+            raise ValueError(
+                f"must be more than {longest:g}, the days for which the stream {LONGEST_KEPT.name} keeps a message: "
+                "an event that is delivered again after its row is gone would take effect again"
+            )
+        return days
+
+    @property
+    def inbox_kept(self) -> timedelta:
+        """How long the inbox remembers an event."""
+        return timedelta(days=self.inbox_kept_days)
