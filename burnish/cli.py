@@ -9,6 +9,7 @@ import click
 
 from burnish import __version__
 from burnish.commands import configure, decide, examine, ledger, look, measure, operate, run
+from burnish.commands.verbs import Spoken
 
 HEADINGS: Mapping[str, Sequence[str]] = {
     "Run": ("up", "demo", "doctor", "run", "migrate", "topology"),
@@ -24,7 +25,7 @@ ELSEWHERE = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(click.Group, Spoken):
     """Lists its verbs under headings, and imports the demo only when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

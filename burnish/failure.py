@@ -6,7 +6,10 @@ from typing import Any
 
 import click
 
+from burnish import printer
+
 DONE, FAILED, USAGE, UNREACHABLE, NOT_ALLOWED, NOT_FOUND, REFUSED = 0, 1, 2, 3, 4, 5, 6
+FAULT, UNWRITABLE, INTERRUPTED, NOBODY_READS = 70, 74, 130, 141
 EXITS = {
     DONE: "done",
     FAILED: "it failed; stderr says why",
@@ -20,6 +23,12 @@ GATEWAY_EXITS = {
     NOT_FOUND: "there is no such thing",
     REFUSED: "refused: the state does not allow it; stderr says which holds",
 }
+COMMON_EXITS = {
+    FAULT: "a fault of Burnish itself; BURNISH_TRACEBACK=1 shows where",
+    UNWRITABLE: "the answer cannot be written to stdout",
+    INTERRUPTED: "stopped with Ctrl-C",
+    NOBODY_READS: "nobody reads stdout any more",
+}
 
 
 class Failure(click.ClickException):
@@ -32,7 +41,4 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """`error: …` on stderr, then what would be right."""
-        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        click.echo(self.message, err=True)
-        if self.hint:
-            click.echo(f"  {self.hint}", err=True)
+        printer.error(self.message, self.hint)

@@ -12,16 +12,19 @@ from uuid import UUID
 
 import click
 
+from burnish import answers
+from burnish.answers import read
 from burnish.commands.measure import cases_of
-from burnish.commands.show import plain, print_fields, print_json, print_table, short, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
+from burnish.commands.show import short, when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, USAGE, Failure
+from burnish.parameters import FILE, NAME, TOUCHPOINT_ID, Seconds
+from burnish.printer import plain, print_fields, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
     from burnish.touchpoints_file import TouchpointsFile
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 SCAN_POLL_S = 0.2
 
 
@@ -49,7 +52,7 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
         """Say what `apply` would change, and change nothing."""
         told = _read(file)
         with gateway(data) as api, _placed(told):
-            planned = api.post("/touchpoints/plan", _body(told))["touchpoints"]
+            planned = read(api.post("/touchpoints/plan", _body(told)), answers.Plan)["touchpoints"]
         suites = {identity: len(cases_of(path)) for identity, path in told.suites.items()}
         if as_json:
             print_json({"touchpoints": planned, "suites": suites})
@@ -77,8 +80,11 @@ def _add_file_verbs(touchpoints: click.Group) -> None:
         cases = {identity: cases_of(path) for identity, path in told.suites.items()} if suites else {}
         with gateway(data) as api:
             with _placed(told):
-                applied = api.put("/touchpoints", _body(told))["touchpoints"]
-            imported = [api.put(f"/touchpoints/{identity}/suite", {"cases": one}) for identity, one in cases.items()]
+                applied = read(api.put("/touchpoints", _body(told)), answers.Plan)["touchpoints"]
+            imported = [
+                read(api.put(f"/touchpoints/{identity}/suite", {"cases": one}), answers.Suite)
+                for identity, one in cases.items()
+            ]
         if as_json:
             print_json({"touchpoints": applied, "suites": imported})
             return
@@ -96,7 +102,7 @@ def _add_looking(touchpoints: click.Group) -> None:
     def list_(data: Path, as_json: bool) -> None:
         """List every touchpoint."""
         with gateway(data) as api:
-            found = api.get("/touchpoints")["touchpoints"]
+            found = read(api.get("/touchpoints"), answers.Touchpoints)["touchpoints"]
         if as_json:
             print_json(found)
             return
@@ -108,15 +114,15 @@ def _add_looking(touchpoints: click.Group) -> None:
         print_table(["touchpoint", "scope", "storage", "revision", "by", "updated"], rows, empty="no touchpoint yet")
 
     @verb(touchpoints, "show", example="burnish touchpoints show support.intent", exits=GATEWAY_EXITS)
-    @click.argument("touchpoint", type=touchpoint_id)
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
     @click.option("--workspace", type=click.UUID, help="The workspace whose live version to show.")
     @data_option
     @json_option
     def show(touchpoint: str, workspace: UUID | None, data: Path, as_json: bool) -> None:
         """Show one touchpoint: configuration, signals, detector, live version."""
         with gateway(data) as api:
-            one = api.get(f"/touchpoints/{touchpoint}")
-            status = api.get(f"/touchpoints/{touchpoint}/status", workspace_id=workspace)
+            one = read(api.get(f"/touchpoints/{touchpoint}"), answers.Registered)
+            status = read(api.get(f"/touchpoints/{touchpoint}/status", workspace_id=workspace), answers.Status)
         if as_json:
             print_json({**one, "status": status})
         else:
@@ -130,22 +136,22 @@ def _add_confirm(touchpoints: click.Group) -> None:
         example="burnish touchpoints confirm support.intent",
         exits={**GATEWAY_EXITS, 0: "the repository was looked at", 1: "a change still cannot be committed"},
     )
-    @click.argument("touchpoint", type=touchpoint_id)
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
     @data_option
     @json_option
     def confirm(touchpoint: str, data: Path, as_json: bool) -> None:
         """Look at the repository now: what is merged becomes live, what failed is tried again."""
         with gateway(data) as api:
-            intents = api.post(f"/touchpoints/{touchpoint}/confirm")["intents"]
+            intents = read(api.post(f"/touchpoints/{touchpoint}/confirm"), answers.Intents)["intents"]
         if as_json:
             print_json(intents)
         else:
             _print_intents(intents)
         if failed := [one for one in intents if one["state"] == "failed"]:
-            raise Failure(failed[0]["error"], code=FAILED)
+            raise Failure(failed[0]["error"] or "a change cannot be committed", code=FAILED)
 
 
-def _print_intents(intents: list[dict[str, Any]]) -> None:
+def _print_intents(intents: list[answers.Intent]) -> None:
     rows = [
         [one["kind"], one["state"], one["branch"],
          short(one["proposal_id"]), one["reason"], when(one["updated_at"])]
@@ -161,20 +167,23 @@ def _add_scan(group: click.Group) -> None:
         example="burnish scan support.intent --scanner si_flag",
         exits={**GATEWAY_EXITS, 0: "every scanner has run (with --no-wait: is asked to)", 1: "a scanner failed"},
     )
-    @click.argument("touchpoint", type=touchpoint_id)
-    @click.option("--scanner", help="Only this one.  [default: all of the touchpoint's]")
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
+    @click.option("--scanner", type=NAME, help="Only this one.  [default: all of the touchpoint's]")
     @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the runs and show them.")
-    @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds.")
+    @click.option("--timeout", "timeout_s", type=Seconds(1), default=60.0, show_default=True, help="Seconds.")
     @data_option
     @json_option
     def scan(touchpoint: str, scanner: str | None, wait: bool, timeout_s: float, data: Path, as_json: bool) -> None:
         """Let a touchpoint's scanners look for signals now."""
         with gateway(data) as api:
             before = {run["run_id"] for run in _runs(api, touchpoint)}
-            known = {source["scanner"] for source in api.get(f"/touchpoints/{touchpoint}")["touchpoint"]["signals"]}
+            registered = read(api.get(f"/touchpoints/{touchpoint}"), answers.Sources)["touchpoint"]
+            known = {source["scanner"] for source in registered["signals"]}
             if not known:
                 raise Failure(f"{touchpoint} has no scanners", "name them under `signals:` in its file", REFUSED)
-            asked = api.post(f"/touchpoints/{touchpoint}/scan", {"scanner": scanner} if scanner else None)
+            asked = read(
+                api.post(f"/touchpoints/{touchpoint}/scan", {"scanner": scanner} if scanner else None), answers.Document
+            )
             runs = _wait(api, touchpoint, before, {scanner} if scanner else known, timeout_s) if wait else []
         if as_json:
             print_json({**asked, "runs": runs})
@@ -188,7 +197,7 @@ def _add_scan(group: click.Group) -> None:
 
 def _wait(
     api: Gateway, touchpoint: str, before: set[str], scanners: set[str], timeout_s: float
-) -> list[dict[str, Any]]:
+) -> list[answers.ScanRun]:
     """The first new run of each scanner."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -202,9 +211,8 @@ def _wait(
         time.sleep(SCAN_POLL_S)
 
 
-def _runs(api: Gateway, touchpoint: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.get("/scans", touchpoint_id=touchpoint, limit=200)["runs"]
-    return found
+def _runs(api: Gateway, touchpoint: str) -> list[answers.ScanRun]:
+    return read(api.get("/scans", touchpoint_id=touchpoint, limit=200), answers.ScanRuns)["runs"]
 
 
 def _read(file: Path) -> TouchpointsFile:
@@ -231,7 +239,7 @@ def _body(file: TouchpointsFile) -> dict[str, Any]:
     return {"touchpoints": [one.model_dump(mode="json", exclude_unset=True) for one in file.touchpoints]}
 
 
-def _print_plan(planned: list[dict[str, Any]]) -> None:
+def _print_plan(planned: list[answers.Planned]) -> None:
     rows = []
     for one in planned:
         changed = ", ".join(change["field"] for change in one["changes"]) if one["action"] != "create" else ""
@@ -239,7 +247,7 @@ def _print_plan(planned: list[dict[str, Any]]) -> None:
     print_table(["touchpoint", "action", "revision", "changed fields", "becomes live"], rows)
 
 
-def _print_touchpoint(one: dict[str, Any], status: dict[str, Any]) -> None:
+def _print_touchpoint(one: answers.Registered, status: answers.Status) -> None:
     touchpoint, signals, live = one["touchpoint"], status["signals"], status["live"]
     storage = touchpoint["storage"]
     where = " ".join([storage["repository"] or "", *storage["paths"]]).strip()
@@ -259,7 +267,7 @@ def _print_touchpoint(one: dict[str, Any], status: dict[str, Any]) -> None:
     )
 
 
-def _print_runs(runs: list[dict[str, Any]]) -> None:
+def _print_runs(runs: list[answers.ScanRun]) -> None:
     rows = [
         [run["scanner"], run["signals_emitted"], "ok" if run["ok"] else plain(run["error"]), short(run["run_id"])]
         for run in runs

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
 import click
 
-from burnish.commands.show import plain, print_diff, print_fields, print_json, print_table, printable, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
+from burnish import answers, printer
+from burnish.answers import read
+from burnish.commands.show import when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
+from burnish.parameters import SHA256, TEXT, TOUCHPOINT_ID
+from burnish.printer import answer, plain, print_diff, print_fields, print_json, print_table, remark
 from libs.contracts.vocabulary import ProposalState
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 COMMIT_WAIT_S = 5.0
 POLL_S = 0.1
 PROPOSAL = click.argument("proposal_id", type=click.UUID)
-REASON = click.option("--reason", required=True, help="Why; it is kept with the proposal.")
+REASON = click.option("--reason", type=TEXT, required=True, help="Why; it is kept with the proposal.")
 
 
 def add_to(group: click.Group) -> None:
@@ -36,7 +39,7 @@ def add_to(group: click.Group) -> None:
 
 def _add_looking(proposals: click.Group) -> None:
     @verb(proposals, "list", example="burnish proposals list --state generated", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="Only of this one.")
     @click.option("--state", type=click.Choice(get_args(ProposalState)), help="Only in this state.")
     @click.option("--pattern", type=click.UUID, help="Only for this pattern.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
@@ -47,13 +50,8 @@ def _add_looking(proposals: click.Group) -> None:
     ) -> None:
         """List proposals, newest first."""
         with gateway(data) as api:
-            found = api.get(
-                "/proposals",
-                touchpoint_id=touchpoint,
-                state=state,
-                pattern_id=str(pattern) if pattern else None,
-                limit=limit,
-            )["proposals"]
+            asked = {"touchpoint_id": touchpoint, "state": state, "pattern_id": str(pattern) if pattern else None}
+            found = read(api.get("/proposals", **asked, limit=limit), answers.Proposals)["proposals"]
         if as_json:
             print_json(found)
             return
@@ -71,7 +69,7 @@ def _add_looking(proposals: click.Group) -> None:
     def show(proposal_id: UUID, data: Path, as_json: bool) -> None:
         """Show one proposal: why, the change, what was measured, what was decided."""
         with gateway(data) as api:
-            one = api.get(f"/proposals/{proposal_id}")
+            one = read(api.get(f"/proposals/{proposal_id}"), answers.WholeProposal)
         if as_json:
             print_json(one)
         else:
@@ -91,7 +89,7 @@ def _add_create(proposals: click.Group) -> None:
     def create(pattern_id: UUID, data: Path, as_json: bool) -> None:
         """Ask for a proposal for a pattern."""
         with gateway(data) as api:
-            asked = api.post("/proposals", {"pattern_id": str(pattern_id)})
+            asked = read(api.post("/proposals", {"pattern_id": str(pattern_id)}), answers.Document)
         if as_json:
             print_json(asked)
         else:
@@ -111,8 +109,10 @@ def _add_approve(proposals: click.Group) -> None:
         },
     )
     @PROPOSAL
-    @click.option("--sha256", help="The hash of the text you read.  [default: you are shown the change and asked]")
-    @click.option("--reason", default="", help="Why.")
+    @click.option(
+        "--sha256", type=SHA256, help="The hash of the text you read.  [default: you are shown the change and asked]"
+    )
+    @click.option("--reason", type=TEXT, default="", help="Why.")
     @click.option("--yes", is_flag=True, help="Approve what the proposal holds now without being asked.")
     @data_option
     @json_option
@@ -120,11 +120,12 @@ def _add_approve(proposals: click.Group) -> None:
         """Approve exactly the text that you have read."""
         with gateway(data) as api:
             if sha256 is None:
-                one = api.get(f"/proposals/{proposal_id}")
+                one = read(api.get(f"/proposals/{proposal_id}"), answers.ReadProposal)
                 sha256 = one["content_sha256"]
                 if not yes:
                     _ask(one)
-            done = api.post(f"/proposals/{proposal_id}/approve", {"content_sha256": sha256, "reason": reason})
+            decision = {"content_sha256": sha256, "reason": reason}
+            done = read(api.post(f"/proposals/{proposal_id}/approve", decision), answers.Approved)
             intent = _committed(api, done)
         _told(done, as_json)
         _say_committed(intent)
@@ -139,7 +140,8 @@ def _add_turning_down(proposals: click.Group) -> None:
     def reject(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
         """Turn a proposal down; its evidence stays."""
         with gateway(data) as api:
-            done = api.post(f"/proposals/{proposal_id}/reject", {"reason": reason, "bad_signals": False})
+            decision = {"reason": reason, "bad_signals": False}
+            done = read(api.post(f"/proposals/{proposal_id}/reject", decision), answers.Decided)
         _told(done, as_json)
 
     @verb(
@@ -155,7 +157,8 @@ def _add_turning_down(proposals: click.Group) -> None:
     def bad_signals(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
         """Turn a proposal down because its evidence is bad: it leaves the pool."""
         with gateway(data) as api:
-            done = api.post(f"/proposals/{proposal_id}/reject", {"reason": reason, "bad_signals": True})
+            decision = {"reason": reason, "bad_signals": True}
+            done = read(api.post(f"/proposals/{proposal_id}/reject", decision), answers.Decided)
         _told(done, as_json)
 
     @verb(
@@ -171,56 +174,57 @@ def _add_turning_down(proposals: click.Group) -> None:
     def waive(proposal_id: UUID, reason: str, data: Path, as_json: bool) -> None:
         """Let a proposal be approved without a verdict, in your name."""
         with gateway(data) as api:
-            done = api.post(f"/proposals/{proposal_id}/waive", {"reason": reason})
+            done = read(api.post(f"/proposals/{proposal_id}/waive", {"reason": reason}), answers.Decided)
         _told(done, as_json)
 
 
-def _ask(one: dict[str, Any]) -> None:
+def _ask(one: answers.ReadProposal) -> None:
     """Show the change on stderr and ask; without a terminal there is nobody to ask."""
-    if not sys.stdin.isatty():
+    if not printer.can_ask():
         raise click.UsageError("nobody can be asked here: give --sha256 of the text that was read, or --yes")
-    remark(printable(one["diff"]))
+    remark(one["diff"])
     remark(f"A/B: {_verdict(one['ab'])}")
-    click.confirm(f"Approve {one['proposal_id']}?", abort=True, err=True)
+    if not printer.confirmed(f"Approve {one['proposal_id']}?"):
+        raise Failure("it is not approved: you did not say yes", "nothing was changed")
 
 
-def _committed(api: Gateway, approved: dict[str, Any]) -> dict[str, Any] | None:
+def _committed(api: Gateway, approved: answers.Approved) -> answers.OwnIntent | None:
     """What became of an approved change in git: its intent, once the commit is made or cannot be. None elsewhere."""
     touchpoint = approved["touchpoint_id"]
-    adapter = api.get(f"/touchpoints/{touchpoint}")["touchpoint"]["storage"]["adapter"]
+    adapter = read(api.get(f"/touchpoints/{touchpoint}"), answers.Stored)["touchpoint"]["storage"]["adapter"]
     deadline = time.monotonic() + COMMIT_WAIT_S
     while adapter != "feed_prompts" and time.monotonic() < deadline:
-        for intent in api.get(f"/touchpoints/{touchpoint}/intents")["intents"]:
+        for intent in read(api.get(f"/touchpoints/{touchpoint}/intents"), answers.OwnIntents)["intents"]:
             if intent["proposal_id"] == approved["proposal_id"] and intent["state"] != "recorded":
-                return dict(intent)
+                return intent
         time.sleep(POLL_S)
     return None
 
 
-def _say_committed(intent: dict[str, Any] | None) -> None:
+def _say_committed(intent: answers.OwnIntent | None) -> None:
     if intent is None:
         return
     if intent["state"] == "failed":
         again = f"`burnish touchpoints confirm {intent['touchpoint_id']}` tries again"
-        raise Failure(f"it is approved, and not committed: {intent['error']}", again, FAILED)
-    if intent["branch"] and intent["state"] == "open":
-        remark(f"its commit waits on the branch {plain(intent['branch'])}; merge it to make it live")
+        raise Failure(f"it is approved, and not committed: {intent.get('error')}", again, FAILED)
+    if (branch := intent.get("branch")) and intent["state"] == "open":
+        remark(f"its commit waits on the branch {plain(branch)}; merge it to make it live")
 
 
-def _told(done: dict[str, Any], as_json: bool) -> None:
+def _told(done: answers.Decided, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
         remark(f"{done['proposal_id']} is {done['state']}")
 
 
-def _verdict(outcome: dict[str, Any] | None) -> str:
+def _verdict(outcome: answers.Outcome | None) -> str:
     if outcome is None:
         return "not run"
     return f"{outcome['verdict']} (+{outcome['gained']} −{outcome['lost']})"
 
 
-def _print_proposal(one: dict[str, Any]) -> None:
+def _print_proposal(one: answers.WholeProposal) -> None:
     print_fields(
         [
             ("proposal", one["proposal_id"]),
@@ -235,11 +239,9 @@ def _print_proposal(one: dict[str, Any]) -> None:
             ("failure", one["failure"]),
         ]
     )
-    click.echo(f"\n{printable(one['rationale'])}\n")
+    answer(f"\n{one['rationale']}\n")
     print_diff(one["diff"])
     for risk in one["risks"]:
-        click.echo(f"risk: {plain(risk)}")
+        answer(f"risk: {plain(risk)}")
     for decision in one["decisions"]:
-        click.echo(
-            f"{when(decision['at'])} {decision['action']} by {plain(decision['by'])}: {plain(decision['reason'])}"
-        )
+        answer(f"{when(decision['at'])} {decision['action']} by {plain(decision['by'])}: {plain(decision['reason'])}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from burnish.commands.show import plain, print_json
 from burnish.commands.verbs import data_option, json_option, verb
+from burnish.printer import answer, plain, print_json
 
 if TYPE_CHECKING:
     from burnish.doctor import Finding
@@ -49,7 +49,7 @@ async def _examined(data: Path, quiet: bool) -> list[Finding]:
 
 
 def _show(finding: Finding) -> None:
-    click.secho(f"{finding.level:<4}  ", fg=COLOURS[finding.level], nl=False)
-    click.echo(f"{finding.check}: {plain(finding.message)}")
+    told = f"{finding.level:<4}  {plain(finding.check)}: {plain(finding.message)}"
+    answer(told, COLOURS[finding.level] if finding.level != "ok" else None)
     if finding.todo and finding.level != "ok":
-        click.echo(f"      → {plain(finding.todo)}")
+        answer(f"      → {plain(finding.todo)}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import click
 
-from burnish.commands.show import plain, print_diff, print_json, print_table, short, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
+from burnish import answers, printer
+from burnish.answers import read
+from burnish.commands.show import short, when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
+from burnish.parameters import INTEGER, MOMENT, NAME, TEXT, TOUCHPOINT_ID
+from burnish.printer import plain, print_json, print_table, remark
 
 WORKSPACE = click.option("--workspace", type=click.UUID, help="The workspace, for a workspace touchpoint.")
 
@@ -33,15 +35,15 @@ def _add_live(group: click.Group) -> None:
         example="burnish live support.intent > prompt.md\nburnish live support.intent --at 2025-06-01T12:00:00+00:00",
         exits=GATEWAY_EXITS,
     )
-    @click.argument("touchpoint", type=touchpoint_id)
-    @click.option("--at", help="What was live then (ISO 8601 with an offset) instead of now.")
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
+    @click.option("--at", type=MOMENT, help="What was live then (ISO 8601 with an offset) instead of now.")
     @WORKSPACE
     @data_option
     @json_option
     def live(touchpoint: str, at: str | None, workspace: UUID | None, data: Path, as_json: bool) -> None:
         """Print the prompt that is live; which version it is goes to stderr."""
         with gateway(data) as api:
-            one = api.get(f"/touchpoints/{touchpoint}/live", at=_moment(at), workspace_id=workspace)
+            one = read(api.get(f"/touchpoints/{touchpoint}/live", at=at, workspace_id=workspace), answers.Live)
         if as_json:
             print_json(one)
             return
@@ -50,12 +52,12 @@ def _add_live(group: click.Group) -> None:
         for part in one["parts"]:
             if len(one["parts"]) > 1:
                 remark(f"--- {plain(part['path'])}")
-            click.echo(part["text"], nl=not part["text"].endswith("\n"))
+            printer.exact(part["text"])
 
 
 def _add_history(group: click.Group) -> None:
     @verb(group, "history", example="burnish history support.intent", exits=GATEWAY_EXITS)
-    @click.argument("touchpoint", type=touchpoint_id)
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
     @WORKSPACE
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
     @data_option
@@ -63,7 +65,9 @@ def _add_history(group: click.Group) -> None:
     def history(touchpoint: str, workspace: UUID | None, limit: int, data: Path, as_json: bool) -> None:
         """List what was live when, by whom and for which proposal."""
         with gateway(data) as api:
-            found = api.get(f"/touchpoints/{touchpoint}/versions", workspace_id=workspace, limit=limit)
+            found = read(
+                api.get(f"/touchpoints/{touchpoint}/versions", workspace_id=workspace, limit=limit), answers.History
+            )
         if as_json:
             print_json(found)
             return
@@ -86,9 +90,9 @@ def _add_rollback(group: click.Group) -> None:
             REFUSED: "refused: there is nothing to go back to, or something else became live meanwhile",
         },
     )
-    @click.argument("touchpoint", type=touchpoint_id)
-    @click.option("--reason", required=True, help="Why; it is kept in the ledger.")
-    @click.option("--to", "to_version", help="A version of `burnish history`.  [default: the one before]")
+    @click.argument("touchpoint", type=TOUCHPOINT_ID)
+    @click.option("--reason", type=TEXT, required=True, help="Why; it is kept in the ledger.")
+    @click.option("--to", "to_version", type=NAME, help="A version of `burnish history`.  [default: the one before]")
     @WORKSPACE
     @data_option
     @json_option
@@ -102,35 +106,35 @@ def _add_rollback(group: click.Group) -> None:
         """
         body = {"reason": reason, "to_version": to_version, "workspace_id": str(workspace) if workspace else None}
         with gateway(data) as api:
-            done = api.post(f"/touchpoints/{touchpoint}/rollback", body)
+            done = read(api.post(f"/touchpoints/{touchpoint}/rollback", body), answers.Rollback)
         if as_json:
             print_json(done)
-        elif done["tier"] == 1:
-            remark(f"{done['activation']['version_ref']} is live again")
-        else:
-            _print_rollback(done["proposal"])
+        elif activated := done.get("activation"):
+            remark(f"{activated['version_ref']} is live again")
+        elif proposal := done.get("proposal"):
+            _print_rollback(proposal)
 
 
-def _print_rollback(proposal: dict[str, Any]) -> None:
+def _print_rollback(proposal: answers.RollbackProposal) -> None:
     remark(plain(proposal["explanation"]))
     for warning in proposal["warnings"]:
         remark(f"note: {plain(warning)}")
     if proposal["revert_restores"]:
         remark(f"  git revert {proposal['revert_commit']}")
-    print_diff(proposal["diff"])
+    printer.exact(proposal["diff"])  # a patch that git applies: not one byte may be another
 
 
 def _add_ledger(ledger: click.Group) -> None:
     @verb(ledger, "list", example="burnish ledger list --touchpoint support.intent", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
-    @click.option("--before", type=click.IntRange(1), help="Entries before this number.")
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="Only of this one.")
+    @click.option("--before", type=INTEGER, help="Entries before this number.")
     @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
     @data_option
     @json_option
     def list_(touchpoint: str | None, before: int | None, limit: int, data: Path, as_json: bool) -> None:
         """List the ledger's entries, newest first."""
         with gateway(data) as api:
-            page = api.get("/ledger", touchpoint_id=touchpoint, before=before, limit=limit)
+            page = read(api.get("/ledger", touchpoint_id=touchpoint, before=before, limit=limit), answers.LedgerPage)
         if as_json:
             print_json(page)
             return
@@ -154,22 +158,10 @@ def _add_ledger(ledger: click.Group) -> None:
     def verify(data: Path, as_json: bool) -> None:
         """Recompute the hash chain over every entry."""
         with gateway(data) as api:
-            outcome = api.get("/ledger/verify")
+            outcome = read(api.get("/ledger/verify"), answers.Verification)
         if as_json:
             print_json(outcome)
         if not outcome["intact"]:
             raise Failure(f"the ledger is broken at entry {outcome['broken_at']}: {outcome['problem']}", code=FAILED)
         if not as_json:
             remark(f"{outcome['entries']} entries, intact; the head is {outcome['head_sha256']}")
-
-
-def _moment(at: str | None) -> str | None:
-    if at is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        raise click.BadParameter("it is no ISO 8601 time", param_hint="--at") from None
-    if moment.tzinfo is None:
-        raise click.BadParameter("it needs an offset, e.g. +00:00", param_hint="--at")
-    return moment.isoformat()

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from burnish.commands.show import plain, print_fields, print_json, print_table, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, touchpoint_id, verb
+from burnish import answers
+from burnish.answers import read
+from burnish.commands.show import when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
+from burnish.json_text import NotJson, read_json
+from burnish.parameters import FILE_OR_STDIN, KEY, NAME, TEXT, TOUCHPOINT_ID
+from burnish.printer import answer, plain, print_fields, print_json, print_table, remark
 from libs.files import UnreadableFile, read_bytes, read_stream
 
 if TYPE_CHECKING:
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 MAX_PUSH = 1_000
 MAX_PUSH_BYTES = 3_000_000
 MAX_FILE_BYTES = 200_000_000
-PUSHED = click.Path(exists=True, dir_okay=False, allow_dash=True)
+STDIN = Path("-")
 
 
 def add_to(group: click.Group) -> None:
@@ -45,11 +50,11 @@ def _add_signals(signals: click.Group) -> None:
         example="burnish signals list --touchpoint support.intent --limit 10\nburnish signals list --rejected --json",
         exits=GATEWAY_EXITS,
     )
-    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="Only of this one.")
     @click.option("--rejected/--accepted", default=None, help="Only those that do not count, or that do.")
     @click.option("--unprocessed", is_flag=True, help="Only those the detector has not looked at.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
-    @click.option("--cursor", help="The `next` of the page before.")
+    @click.option("--cursor", type=NAME, help="The `next` of the page before.")
     @data_option
     @json_option
     def list_(
@@ -63,14 +68,8 @@ def _add_signals(signals: click.Group) -> None:
     ) -> None:
         """List signals, newest first."""
         with gateway(data) as api:
-            page = api.get(
-                "/signals",
-                touchpoint_id=touchpoint,
-                rejected=rejected,
-                unprocessed=unprocessed or None,
-                limit=limit,
-                cursor=cursor,
-            )
+            asked = {"touchpoint_id": touchpoint, "rejected": rejected, "unprocessed": unprocessed or None}
+            page = read(api.get("/signals", **asked, limit=limit, cursor=cursor), answers.SignalPage)
         if as_json:
             print_json(page)
             return
@@ -90,15 +89,15 @@ def _add_signals(signals: click.Group) -> None:
     def show(signal_id: uuid.UUID, data: Path, as_json: bool) -> None:
         """Show one signal with its payload."""
         with gateway(data) as api:
-            found = api.get("/signals", signal_id=str(signal_id), limit=1)["signals"]
+            found = read(api.get("/signals", signal_id=str(signal_id), limit=1), answers.WholeSignals)["signals"]
         if not found:
             raise Failure(f"there is no signal {signal_id}", code=NOT_FOUND)
         if as_json:
             print_json(found[0])
             return
         print_fields([(name, value) for name, value in found[0].items() if not isinstance(value, dict)])
-        for name in ("evidence_ref", "payload"):
-            print_fields([(f"{name}.{key}", value) for key, value in found[0][name].items()])
+        print_fields([(f"evidence_ref.{key}", value) for key, value in found[0]["evidence_ref"].items()])
+        print_fields([(f"payload.{key}", value) for key, value in found[0]["payload"].items()])
 
 
 def _add_push(signals: click.Group) -> None:
@@ -111,20 +110,20 @@ def _add_push(signals: click.Group) -> None:
         ),
         exits={**GATEWAY_EXITS, 0: "the gateway has stored them durably"},
     )
-    @click.option("--file", type=PUSHED, help="JSON lines, one signal each; - for stdin.")
-    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="The touchpoint of the one signal.")
-    @click.option("--type", "signal_type", default="flag", show_default=True, help="Its type.")
+    @click.option("--file", type=FILE_OR_STDIN, help="JSON lines, one signal each; - for stdin.")
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="The touchpoint of the one signal.")
+    @click.option("--type", "signal_type", type=NAME, default="flag", show_default=True, help="Its type.")
     @click.option("--workspace", type=click.UUID, help="Its workspace, for a workspace touchpoint.")
-    @click.option("--actor", help="Who noticed.  [default: the token's owner]")
-    @click.option("--text", help="The input that the AI feature saw.")
-    @click.option("--expected", help="The output that would have been right.")
-    @click.option("--got", help="The output that came.")
-    @click.option("--reason", help="What the person says about it.")
-    @click.option("--key", help="An idempotency key: the same key is one push.  [default: a new one]")
+    @click.option("--actor", type=NAME, help="Who noticed.  [default: the token's owner]")
+    @click.option("--text", type=TEXT, help="The input that the AI feature saw.")
+    @click.option("--expected", type=TEXT, help="The output that would have been right.")
+    @click.option("--got", type=TEXT, help="The output that came.")
+    @click.option("--reason", type=TEXT, help="What the person says about it.")
+    @click.option("--key", type=KEY, help="An idempotency key: the same key is one push.  [default: a new one]")
     @data_option
     @json_option
     def push(
-        file: str | None,
+        file: Path | None,
         touchpoint: str | None,
         signal_type: str,
         workspace: uuid.UUID | None,
@@ -169,7 +168,8 @@ def _push_all(data: Path, name: str, signals: list[Numbered], key: str) -> list[
         for number, batch in enumerate(_batches(signals)):
             body = {"signals": [signal for _, signal in batch]}
             try:
-                pushed += api.post("/signals", body, {"Idempotency-Key": f"{key}-{number}"})["signal_ids"]
+                accepted = api.post("/signals", body, {"Idempotency-Key": f"{key}-{number}"})
+                pushed += read(accepted, answers.Accepted)["signal_ids"]
             except FieldErrors as error:
                 place = partial(_place, name, [line for line, _ in batch])
                 hint = f"the {len(pushed)} before were accepted; `--key {key}` goes on after them" if pushed else ""
@@ -182,7 +182,7 @@ def _push_all(data: Path, name: str, signals: list[Numbered], key: str) -> list[
 def _uncounted(api: Gateway, signals: list[Numbered]) -> list[str]:
     """Which of the accepted signals will be kept without counting, and why; nothing where the token may only push."""
     try:
-        registered = [one["touchpoint"] for one in api.get("/touchpoints")["touchpoints"]]
+        registered = [one["touchpoint"] for one in read(api.get("/touchpoints"), answers.Scopes)["touchpoints"]]
     except Failure:
         return []
     scopes = {one["id"]: one["scope"] for one in registered}
@@ -223,24 +223,20 @@ def _place(name: str, lines: list[int], field: str) -> str:
     return f"{name}, line {lines[int(found[1])]}: {within}" if name else within
 
 
-def _signals_of(file: str) -> tuple[str, list[Numbered]]:
+def _signals_of(file: Path) -> tuple[str, list[Numbered]]:
     """The file's name and every signal of it. It is read first as a whole: a bad line stops the push before it begins.
 
     `-` is standard input.
     """
-    name = "<stdin>" if file == "-" else file
+    name = "<stdin>" if file == STDIN else str(file)
     signals: list[Numbered] = []
     for number, line in enumerate(_pushed_bytes(file, name).split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            signal = json.loads(line.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise Failure(f"{name}, line {number}: it is not UTF-8: {error.reason}", code=USAGE) from error
-        except ValueError as error:
-            raise Failure(f"{name}, line {number}: it is not JSON: {error}", code=USAGE) from error
-        except RecursionError as error:
-            raise Failure(f"{name}, line {number}: it is nested too deeply", code=USAGE) from error
+            signal = read_json(line)
+        except NotJson as error:
+            raise Failure(f"{name}, line {number}: {error}", code=USAGE) from error
         if not isinstance(signal, dict):
             raise Failure(f"{name}, line {number}: a signal is an object", code=USAGE)
         signals.append((number, signal))
@@ -249,9 +245,11 @@ def _signals_of(file: str) -> tuple[str, list[Numbered]]:
     return name, signals
 
 
-def _pushed_bytes(file: str, name: str) -> bytes:
+def _pushed_bytes(file: Path, name: str) -> bytes:
     try:
-        if file == "-":
+        if file == STDIN:
+            if sys.stdin is None:
+                raise Failure("stdin is closed", "give it a file, or a pipe", USAGE)
             return read_stream(sys.stdin.buffer, name, MAX_FILE_BYTES)
         return read_bytes(file, MAX_FILE_BYTES)
     except UnreadableFile as error:
@@ -261,7 +259,7 @@ def _pushed_bytes(file: str, name: str) -> bytes:
 
 def _add_patterns(patterns: click.Group) -> None:
     @verb(patterns, "list", example="burnish patterns list --touchpoint support.intent", exits=GATEWAY_EXITS)
-    @click.option("--touchpoint", type=touchpoint_id, metavar="ID", help="Only of this one.")
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="Only of this one.")
     @click.option("--all", "include_resolved", is_flag=True, help="Resolved ones, too.")
     @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
     @data_option
@@ -270,7 +268,8 @@ def _add_patterns(patterns: click.Group) -> None:
         """List patterns, the highest score first."""
         path = f"/touchpoints/{touchpoint}/patterns" if touchpoint else "/patterns"
         with gateway(data) as api:
-            found = api.get(path, limit=limit, include_resolved=include_resolved)["patterns"]
+            asked = api.get(path, limit=limit, include_resolved=include_resolved)
+            found = read(asked, answers.Patterns)["patterns"]
         if as_json:
             print_json(found)
             return
@@ -288,14 +287,14 @@ def _add_patterns(patterns: click.Group) -> None:
     def show(pattern_id: uuid.UUID, data: Path, as_json: bool) -> None:
         """Show one pattern with its strongest evidence."""
         with gateway(data) as api:
-            one = api.get(f"/patterns/{pattern_id}")
+            one = read(api.get(f"/patterns/{pattern_id}"), answers.WholePattern)
         if as_json:
             print_json(one)
             return
         shown = ("pattern_id", "touchpoint_id", "title", "strategy", "state", "expected", "got", "evidence_count")
         counted = ("actors", "human_actors", "machine_cases", "single_actor", "automatic", "score")
-        print_fields([(name, one[name]) for name in (*shown, *counted)])
-        click.echo()
+        print_fields([(name, one.get(name)) for name in (*shown, *counted)])
+        answer()
         rows = [
             [item["signal_type"], item["expected"], item["got"], plain(item["text"])[:80], plain(item["reason"])[:60]]
             for item in one["evidence"]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from uuid import UUID
 
 import click
 
-from burnish.commands.show import print_fields, print_json, print_table, when
-from burnish.commands.verbs import Group, data_option, gateway, json_option, remark, verb
+from burnish import answers, printer
+from burnish.answers import read
+from burnish.commands.show import when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, NOT_FOUND, Failure
+from burnish.parameters import NAME, Seconds
+from burnish.printer import print_fields, print_json, print_table, remark
+
+if TYPE_CHECKING:
+    from burnish.client import Gateway
 
 ROLES = ("admin", "editor", "viewer", "service")
 SCOPES = ("signals:write", "prompts:read")
@@ -27,7 +35,12 @@ def add_to(group: click.Group) -> None:
 
 
 def _add_dlq(dlq: click.Group) -> None:
-    @verb(dlq, "list", example="burnish dlq list --json", exits=GATEWAY_EXITS)
+    @verb(
+        dlq,
+        "list",
+        example="burnish dlq list --json",
+        exits={**GATEWAY_EXITS, 0: "these are all", FAILED: "it failed, or a service did not answer and is missing"},
+    )
     @click.option("--all", "include_replayed", is_flag=True, help="Those that were replayed, too.")
     @click.option("--limit", type=click.IntRange(1, MOST_LETTERS), default=50, show_default=True)
     @data_option
@@ -35,11 +48,10 @@ def _add_dlq(dlq: click.Group) -> None:
     def list_(include_replayed: bool, limit: int, data: Path, as_json: bool) -> None:
         """List dead letters of every service, newest first."""
         with gateway(data) as api:
-            found = api.get("/dead-letters", include_replayed=include_replayed, limit=limit)
-        for service in found["unavailable"]:
-            remark(f"{service} does not answer: its dead letters are not listed")
+            found = read(api.get("/dead-letters", include_replayed=include_replayed, limit=limit), answers.DeadLetters)
         if as_json:
             print_json(found)
+            _require_all(found)
             return
         rows = [
             [one["dead_letter_id"], one["service"], one["subject"], one["error"], one["deliveries"],
@@ -48,6 +60,7 @@ def _add_dlq(dlq: click.Group) -> None:
         ]  # fmt: skip
         headings = ["dead letter", "service", "subject", "error", "deliveries", "failed", "replayed"]
         print_table(headings, rows, empty="no dead letters")
+        _require_all(found)
 
     @verb(dlq, "show", example="burnish dlq show 0c1d…", exits=GATEWAY_EXITS)
     @click.argument("dead_letter_id", type=click.UUID)
@@ -78,9 +91,11 @@ def _add_replay(dlq: click.Group) -> None:
         """Hand a dead letter to its consumer again; the inbox keeps its effect single."""
         if (dead_letter_id is None) != every:
             raise click.UsageError("give a dead letter, or --all")
+        waiting: answers.DeadLetters | None = None
         with gateway(data) as api:
             if every:
-                letters = api.get("/dead-letters", limit=MOST_LETTERS)["dead_letters"][::-1]
+                waiting = read(api.get("/dead-letters", limit=MOST_LETTERS), answers.DeadLetters)
+                letters = waiting["dead_letters"][::-1]
             else:
                 assert dead_letter_id is not None
                 letters = [_letter(api, dead_letter_id)]
@@ -91,21 +106,31 @@ def _add_replay(dlq: click.Group) -> None:
             remark(f"{one['dead_letter_id']}: {one['outcome']} {one['detail']}".rstrip())
         if not outcomes:
             remark("no dead letters")
+        if waiting is not None:
+            _require_all(waiting)
         if any(one["outcome"] != "handled" for one in outcomes):
             raise Failure("not every dead letter could be handled", "`burnish dlq list` names the reasons", FAILED)
 
 
-def _replayed(api: Any, letter: dict[str, Any]) -> dict[str, Any]:
-    answer = api.post(f"/dead-letters/{letter['service']}/{letter['dead_letter_id']}/replay")
+def _replayed(api: Gateway, letter: answers.DeadLetter) -> dict[str, Any]:
+    service, identity = quote(letter["service"], safe=""), quote(letter["dead_letter_id"], safe="")
+    answer = read(api.post(f"/dead-letters/{service}/{identity}/replay"), answers.Replayed)
     return {"dead_letter_id": letter["dead_letter_id"], "service": letter["service"], **answer}
 
 
-def _letter(api: Any, dead_letter_id: UUID) -> dict[str, Any]:
-    found = api.get("/dead-letters", include_replayed=True, limit=MOST_LETTERS)
+def _letter(api: Gateway, dead_letter_id: UUID) -> answers.DeadLetter:
+    found = read(api.get("/dead-letters", include_replayed=True, limit=MOST_LETTERS), answers.DeadLetters)
     for letter in found["dead_letters"]:
         if letter["dead_letter_id"] == str(dead_letter_id):
-            return dict(letter)
+            return letter
+    _require_all(found)
     raise Failure(f"there is no dead letter {dead_letter_id}", code=NOT_FOUND)
+
+
+def _require_all(found: answers.DeadLetters) -> None:
+    """What a silent service keeps is not known: an answer without it is not the whole."""
+    if silent := ", ".join(found["unavailable"]):
+        raise Failure(f"{silent} did not answer: its dead letters are not listed", "see `burnish doctor`", FAILED)
 
 
 def _add_token(group: click.Group) -> None:
@@ -119,12 +144,14 @@ def _add_token(group: click.Group) -> None:
         exits=EXITS,
     )
     @click.option("--role", type=click.Choice(ROLES), help="[default: admin; with --scope: service]")
-    @click.option("--subject", default="admin", show_default=True, help="Who it is for; the ledger names them.")
+    @click.option(
+        "--subject", type=NAME, default="admin", show_default=True, help="Who it is for; the ledger names them."
+    )
     @click.option(
         "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What a role that is no admin may do."
     )
     @click.option("--workspace", "workspaces", multiple=True, type=click.UUID, help="Only these.  [default: all]")
-    @click.option("--hours", type=click.FloatRange(0, 87_600, min_open=True), default=24.0, show_default=True)
+    @click.option("--hours", type=Seconds(0, 87_600, min_open=True), default=24.0, show_default=True)
     @data_option
     @json_option
     def token(
@@ -150,4 +177,4 @@ def _add_token(group: click.Group) -> None:
         if as_json:
             print_json({"token": made, "role": role, "subject": subject, "scopes": scopes, "hours": hours})
         else:
-            click.echo(made)
+            printer.exact(f"{made}\n")

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from burnish.commands.show import print_json, print_table, when
-from burnish.commands.verbs import data_option, json_option, remark, verb
+from burnish import printer
+from burnish.commands.show import when
+from burnish.commands.verbs import data_option, json_option, verb
 from burnish.failure import EXITS, Failure
+from burnish.parameters import FOLDER_THAT_IS_THERE, NEW_FILE, TEXT
+from burnish.printer import print_json, print_table, remark
 from libs.contracts.topology import SERVICES
 
 if TYPE_CHECKING:
@@ -43,10 +46,12 @@ def _add_up(group: click.Group) -> None:
         "--repository",
         "repositories",
         multiple=True,
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        type=FOLDER_THAT_IS_THERE,
         help="A folder whose git repositories may hold prompts; may be given again.  [default: the current folder]",
     )
-    @click.option("--platform-dsn", envvar="BURNISH_PLATFORM_DSN", help="The Postgres whose tables scanners read.")
+    @click.option(
+        "--platform-dsn", type=TEXT, envvar="BURNISH_PLATFORM_DSN", help="The Postgres whose tables scanners read."
+    )
     @json_option
     def up(
         data: Path, port: int | None, repositories: tuple[Path, ...], platform_dsn: str | None, as_json: bool
@@ -118,7 +123,7 @@ def _add_topology(group: click.Group) -> None:
     )
     @data_option
     @click.option("--print", "to_stdout", is_flag=True, help="Print the NATS server's accounts instead.")
-    @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Write them to FILE instead.")
+    @click.option("--write", type=NEW_FILE, help="Write them to FILE instead.")
     @json_option
     def topology(data: Path, to_stdout: bool, write: Path | None, as_json: bool) -> None:
         """Create or update streams and durables as the topology table says. Never deletes one.
@@ -128,7 +133,7 @@ def _add_topology(group: click.Group) -> None:
         from libs.provisioning.nats_config import server_config
 
         if to_stdout:
-            click.echo(server_config(), nl=False)
+            printer.exact(server_config())
         elif write is not None:
             _write(write, server_config())
             remark(f"wrote {write}")

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from burnish.failure import EXITS, Failure
+from burnish import printer
+from burnish.failure import COMMON_EXITS, EXITS, FAULT, INTERRUPTED, NOBODY_READS, UNWRITABLE, Failure
+from burnish.parameters import FOLDER
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
 
-TOUCHPOINT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class Verb(click.Command):
+class Spoken(click.Command):
+    """A command of which everything that is written goes through the printer, errors of click's own included."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run as a program: ends with an exit code and, where it failed, one message; never with a traceback."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        printer.prepare()
+        code = _exit_code(lambda: super(Spoken, self).main(args, prog_name, complete_var, False, **extra))
+        if code == NOBODY_READS:
+            printer.abandon()
+        sys.exit(code)
+
+
+class Verb(Spoken):
     """A command whose help ends with an example and its exit codes."""
 
     example: str = ""
@@ -31,7 +55,7 @@ class Verb(click.Command):
                 for line in self.example.strip().splitlines():
                     formatter.write(f"  {line.strip()}\n")
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])
+            formatter.write_dl([(str(code), meaning) for code, meaning in {**self.exits, **COMMON_EXITS}.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run; an error that we know becomes a message and an exit code."""
@@ -43,11 +67,9 @@ class Verb(click.Command):
             return super().invoke(ctx)
         except (InstallationError, EmbeddedError, MigrationError) as error:
             raise Failure(error.message, error.hint) from error
-        except KeyboardInterrupt:
-            raise SystemExit(130) from None
 
 
-class Group(click.Group):
+class Group(click.Group, Spoken):
     """Verbs about one thing, in the order in which they were added."""
 
     def __init__(self, name: str, *, help: str) -> None:
@@ -61,13 +83,6 @@ class Group(click.Group):
         """Each verb with its whole first sentence."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.get_short_help_str(limit=100)) for name, verb in self.commands.items()])
-
-
-def touchpoint_id(value: str) -> str:
-    """A touchpoint's id as contracts have it, since it becomes part of an address."""
-    if not TOUCHPOINT_ID.fullmatch(value):
-        raise click.BadParameter("an id has lower-case letters, digits and . _ - only, and no . _ - first")
-    return value
 
 
 def verb(
@@ -94,7 +109,7 @@ def data_option(function: FunctionT) -> FunctionT:
     """`--data DIR`."""
     return click.option(
         "--data",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FOLDER,
         envvar="BURNISH_DATA",
         default=".burnish",
         show_default=True,
@@ -110,6 +125,57 @@ def gateway(data: Path) -> Gateway:
     return Gateway(data)
 
 
-def remark(message: str) -> None:
-    """Progress and remarks go to stderr, so that stdout is only ever the answer."""
-    click.echo(message, err=True)
+def _exit_code(run: Callable[[], Any]) -> int:
+    """What a run ends with, once its answer is written and its error is said."""
+    try:
+        code = _ended(run)
+        printer.finish()
+    except printer.Unwritable as error:
+        if not error.reason:
+            return NOBODY_READS
+        printer.error(error.reason)
+        return UNWRITABLE
+    return code
+
+
+def _ended(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        _say(error)
+        return error.exit_code
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except (click.Abort, KeyboardInterrupt):
+        printer.remark("stopped")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return NOBODY_READS
+    except printer.Unwritable:
+        raise
+    except Exception as fault:
+        _confess(fault)
+        return FAULT
+
+
+def _say(error: click.ClickException) -> None:
+    if isinstance(error, Failure):
+        error.show()
+        return
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group alone: its help is the message
+        printer.remark(error.format_message())
+        return
+    context = getattr(error, "ctx", None)
+    printer.error(error.format_message(), f"see `{context.command_path} --help`" if context else "")
+
+
+def _confess(fault: Exception) -> None:
+    """Where it happened, and nothing of what was in hand there."""
+    frame = traceback.extract_tb(fault.__traceback__)[-1]
+    printer.error(
+        f"this is a fault of Burnish: {type(fault).__name__} in {Path(frame.filename).name}, line {frame.lineno}",
+        "please report it; with BURNISH_TRACEBACK=1 it shows the way there",
+    )
+    if os.environ.get("BURNISH_TRACEBACK"):
+        printer.remark("".join(traceback.format_exception(fault)))

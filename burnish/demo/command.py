@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 
 import click
-from rich.console import Console
 
+from burnish import printer
 from burnish.commands.verbs import Verb
 from burnish.demo import dataset as datasets
 from burnish.demo.dataset import Dataset, DatasetError
@@ -21,10 +20,10 @@ from burnish.demo.loop import Demo, DemoError, Outcome
 from burnish.demo.progress import Bars
 from burnish.demo.report import document, show
 from burnish.failure import EXITS, Failure
+from burnish.parameters import FOLDER
+from burnish.printer import remark
 from burnish.supervisor import RunningInstallation, running_installation
 from libs.llm import PromptError
-
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("demo", cls=Verb)
@@ -50,7 +49,7 @@ def demo(dataset: Path | None, proposals: int, data: Path | None, keep: bool, as
     except (DemoError, GatewayError) as error:
         raise Failure(str(error)) from error
     except asyncio.CancelledError:  # SIGTERM
-        click.echo("stopped", err=True)
+        remark("stopped")
         if not keep:
             raise SystemExit(143) from None
 
@@ -60,7 +59,7 @@ demo.exits = {**EXITS, 0: "the loop went round"}
 
 
 async def _run(chosen: Dataset, proposals: int, data: Path | None, keep: bool, as_json: bool) -> None:
-    console = Console(stderr=True)
+    console = printer.console(stderr=True)
     started = monotonic()
     async with _folder(data) as folder:
         repository = folder / "repository"
@@ -96,16 +95,16 @@ async def _loop(chosen: Dataset, proposals: int, running: RunningInstallation, r
 def _report(chosen: Dataset, outcome: Outcome, as_json: bool, seconds: float) -> None:
     result = {**document(chosen, outcome), "elapsed_s": round(seconds, 2)}
     if as_json:
-        click.echo(json.dumps(result, indent=2, ensure_ascii=False))
+        printer.print_json(result)
     else:
-        show(Console(), result)
+        show(printer.console(), result)
 
 
 async def _stay(running: RunningInstallation) -> None:
-    click.echo("left running; Ctrl-C stops it", err=True)
-    click.echo(f"gateway  {running.url}  (its API at {running.url}/docs)", err=True)
-    click.echo(f"token    {running.token(subject='demo-admin')}", err=True)
-    click.echo(f"data     {running.data}", err=True)
+    remark("left running; Ctrl-C stops it")
+    remark(f"gateway  {running.url}  (its API at {running.url}/docs)")
+    remark(f"token    {running.token(subject='demo-admin')}")
+    remark(f"data     {running.data}")
     await asyncio.Event().wait()
 
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from burnish.cli import HEADINGS, main
-from burnish.commands.show import plain
 from burnish.commands.verbs import Verb
+from burnish.printer import plain
 
 
 def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
