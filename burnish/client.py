@@ -86,7 +86,7 @@ class Gateway:
     def _ask(self, method: str, path: str, body: Any = None, **request: Any) -> Any:
         if body is not None:
             request["headers"] = {**(request.get("headers") or {}), "Content-Type": "application/json"}
-            request["content"] = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            request["content"] = _document(body)
         try:
             answer, whole = self._loop.run(self._answered(method, f"{API}{path}", request))
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -145,6 +145,16 @@ def _client(url: str, token: str) -> httpx.AsyncClient:
             f"HTTP cannot be set up ({type(error).__name__})",
             "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
             UNREACHABLE,
+        ) from error
+
+
+def _document(body: Any) -> bytes:
+    """What is sent. Whoever made it has looked at it; this is the last look."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError) as error:
+        raise Failure(
+            "it cannot be sent: a text, a number or its depth is not one that JSON takes", code=USAGE
         ) from error
 
 

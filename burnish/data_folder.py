@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from pydantic import TypeAdapter, ValidationError
 
 from burnish.errors import InstallationError
+from burnish.json_text import NotJson, parsed
 from libs.contracts.topology import SERVICES
 from libs.embedded.folder import ServerFolder
 from libs.files import UnreadableFile, read_text
@@ -64,8 +66,12 @@ class RunningNote:
         """Whether the process that wrote it still runs, and not another that got its pid."""
         try:
             return psutil.Process(self.pid).create_time() == self.created
-        except psutil.Error:
+        except (psutil.Error, ValueError, OverflowError):
             return False
+
+
+_SECRETS = TypeAdapter(Secrets)
+_NOTE = TypeAdapter(RunningNote)
 
 
 class DataFolder:
@@ -103,9 +109,10 @@ class DataFolder:
             self._write("secrets.json", json.dumps(asdict(made), indent=1))
             return made
         try:
-            kept = Secrets(**found)
-        except TypeError as error:
-            raise self._unreadable("secrets.json", str(error)) from error
+            kept = _SECRETS.validate_python(found)
+        except ValidationError as error:
+            missing = ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_input=False))
+            raise self._unreadable("secrets.json", f"it has no usable {missing}") from error
         return self._completed(kept)
 
     def signing_key(self) -> SigningKey:
@@ -132,7 +139,7 @@ class DataFolder:
     def ports(self) -> dict[str, int]:
         """The ports of last time, by name; empty at first."""
         found = self._read("ports.json") or {}
-        return {name: port for name, port in found.items() if isinstance(port, int)}
+        return {name: port for name, port in found.items() if type(port) is int and 0 < port < 65_536}
 
     def remember_ports(self, ports: dict[str, int]) -> None:
         """Write them down for the next start."""
@@ -152,8 +159,8 @@ class DataFolder:
         if found is None:
             return None
         try:
-            note = RunningNote(**found)
-        except TypeError:
+            note = _NOTE.validate_python(found)
+        except ValidationError:
             return None  # written by another version; whoever runs it is not ours to talk to
         return note if note.is_alive() else None
 
@@ -174,15 +181,15 @@ class DataFolder:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            found = json.loads(read_text(self.path / name, MAX_BYTES))
+            found = parsed(read_text(self.path / name, MAX_BYTES))
         except UnreadableFile as error:
             if error.absent:
                 return None
             if isinstance(error.__cause__, PermissionError):
                 raise InstallationError(str(error), "run as the user who started the installation") from error
             raise self._unreadable(name, error.reason) from error
-        except ValueError as error:
-            raise self._unreadable(name, "it is not JSON") from error
+        except NotJson as error:
+            raise self._unreadable(name, str(error)) from error
         if not isinstance(found, dict):
             raise self._unreadable(name, "it is not a JSON object")
         return found

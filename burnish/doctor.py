@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish import answers
+from burnish.answers import read
 from burnish.client import Gateway
 from burnish.data_folder import NEEDS_BYTES, DataFolder, RunningNote
 from burnish.failure import Failure
@@ -256,14 +258,14 @@ async def _service(client: Any, name: str, url: str) -> Finding:
 def _through_gateway(data: Path) -> list[Finding]:
     try:
         with Gateway(data) as api:
-            touchpoints = api.get("/touchpoints")["touchpoints"]
+            touchpoints = read(api.get("/touchpoints"), answers.ExaminedTouchpoints)["touchpoints"]
             return [*_dead_letters(api), *_touchpoints(api, touchpoints), *_suites(api, touchpoints)]
     except Failure as error:
         return [Finding("gateway", "warn", error.message, error.hint)]
 
 
 def _dead_letters(api: Gateway) -> list[Finding]:
-    found = api.get("/dead-letters", limit=1_000)
+    found = read(api.get("/dead-letters", limit=1_000), answers.DeadLetters)
     count, silent = len(found["dead_letters"]), found["unavailable"]
     if count:
         return [Finding("dead letters", "warn", f"{count} wait", "see `burnish dlq list`, then `burnish dlq replay`")]
@@ -272,7 +274,7 @@ def _dead_letters(api: Gateway) -> list[Finding]:
     return [Finding("dead letters", "ok", "none")]
 
 
-def _touchpoints(api: Gateway, registered: list[dict[str, Any]]) -> list[Finding]:
+def _touchpoints(api: Gateway, registered: list[answers.Examined]) -> list[Finding]:
     if not registered:
         return [Finding("touchpoints", "ok", "none yet; `burnish touchpoints apply FILE` registers some")]
     active = [one["touchpoint"] for one in registered if one["touchpoint"]["active"]]
@@ -280,7 +282,7 @@ def _touchpoints(api: Gateway, registered: list[dict[str, Any]]) -> list[Finding
     return unreadable or [Finding("touchpoints", "ok", f"{len(active)} active, every prompt can be read")]
 
 
-def _unreadable(api: Gateway, touchpoint: dict[str, Any]) -> Finding | None:
+def _unreadable(api: Gateway, touchpoint: answers.ExaminedTouchpoint) -> Finding | None:
     """A plan of what is registered already reads the stored prompt, and changes nothing."""
     try:
         api.post("/touchpoints/plan", {"touchpoints": [touchpoint]})
@@ -290,14 +292,14 @@ def _unreadable(api: Gateway, touchpoint: dict[str, Any]) -> Finding | None:
     return None
 
 
-def _suites(api: Gateway, registered: list[dict[str, Any]]) -> list[Finding]:
+def _suites(api: Gateway, registered: list[answers.Examined]) -> list[Finding]:
     expected = [one["touchpoint"]["id"] for one in registered if one["touchpoint"]["suite"]]
-    there = {suite["touchpoint_id"]: suite for suite in api.get("/suites")["suites"]}
+    there = {suite["touchpoint_id"]: suite for suite in read(api.get("/suites"), answers.Suites)["suites"]}
     found = [_suite(identity, there.get(identity)) for identity in sorted({*expected, *there})]
     return found or [Finding("suites", "ok", "no touchpoint has one")]
 
 
-def _suite(identity: str, suite: dict[str, Any] | None) -> Finding:
+def _suite(identity: str, suite: answers.Suite | None) -> Finding:
     check = f"suite of {identity}"
     if suite is None:
         todo = f"import one with `burnish suites import {identity} FILE`: without it a change can only be waived"

@@ -21,7 +21,7 @@ def read_json(raw: str | bytes) -> Any:
     and more than 100 levels. Raises `NotJson`.
     """
     document = parsed(raw, no_key_twice=True)
-    _require_storable(document)
+    require_storable(document)
     return document
 
 
@@ -66,7 +66,8 @@ def _require_flat(document: Any) -> None:
     raise NotJson(f"it is nested too deeply: at most {MAX_DEPTH} levels are read")
 
 
-def _require_storable(document: Any) -> None:
+def require_storable(document: Any) -> None:
+    """Refuse what no service could keep: half a character, a number without end or beyond 64 bits."""
     waiting = [document]
     while waiting:
         one = waiting.pop()
@@ -75,7 +76,7 @@ def _require_storable(document: Any) -> None:
         elif isinstance(one, str) and not is_text(one):
             raise NotJson("a text has half a character (a lone surrogate); write whole characters")
         elif isinstance(one, float) and not math.isfinite(one):
-            raise NotJson("a number is too large")
+            raise NotJson("a number is not finite")
         elif isinstance(one, int) and abs(one) > LARGEST_INTEGER:
             raise NotJson("a number is beyond 64 bits; write it as a text")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from burnish.json_text import NotJson, read_json
 from libs.contracts.evaluations import Case
 from libs.files import UnreadableFile, read_text
 
@@ -74,9 +75,9 @@ def _jsonl(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
-        except ValueError as error:
-            raise SuiteFileError(f"{path}, line {number}: it is not JSON: {error}") from error
+            yield number, read_json(line)
+        except NotJson as error:
+            raise SuiteFileError(f"{path}, line {number}: {error}") from error
 
 
 def _csv(path: Path, text: str) -> Iterator[tuple[int, Any]]:

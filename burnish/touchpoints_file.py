@@ -20,6 +20,7 @@ from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from burnish.json_text import NotJson, require_storable
 from burnish.suite_file import MAX_BYTES as MAX_SUITE_BYTES
 from libs.contracts.touchpoints import SignalSource, Touchpoint
 from libs.files import UnreadableFile, read_text, require_regular
@@ -70,8 +71,7 @@ class TouchpointsFile:
 
 def read_touchpoints(path: Path) -> TouchpointsFile:
     """Read the file. Raises `TouchpointsFileError` with everything that is wrong."""
-    path = path.expanduser().absolute()
-    return _Reader(path).read()
+    return _Reader(path.absolute()).read()
 
 
 class _Reader:
@@ -143,10 +143,15 @@ class _Reader:
             return [self._built(yaml, item, (*loc, index)) for index, item in enumerate(node.value)]
         assert isinstance(node, ScalarNode)
         try:
-            return yaml.constructor.construct_object(node, deep=True)
+            value = yaml.constructor.construct_object(node, deep=True)
         except ValueError:
             self._wrong(loc, "it cannot be read as a number; a text has quotes")
             return None
+        try:
+            require_storable(value)
+        except NotJson as error:
+            self._wrong(loc, str(error))
+        return value
 
     def _built_mapping(self, yaml: YAML, node: MappingNode, loc: Loc) -> dict[str, Any]:
         built: dict[str, Any] = {}
@@ -204,7 +209,7 @@ class _Reader:
             name = storage.pop("initial_text_file")
             storage["initial_text"] = self._text_of(name, (*loc, "initial_text_file"))
         if isinstance(storage.get("repository"), str):
-            storage["repository"] = str(self._beside(storage["repository"]).resolve())
+            storage["repository"] = self._folder(storage["repository"], (*loc, "repository"))
         return storage
 
     def _suite(self, suite: dict[str, Any], loc: Loc) -> tuple[dict[str, Any], Path | None]:
@@ -214,7 +219,9 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self._wrong((*loc, "file"), "the name of a .jsonl or .csv file was expected")
             return suite, None
-        path = self._beside(name)
+        path = self._beside(name, (*loc, "file"))
+        if path is None:
+            return suite, None
         try:
             require_regular(path, MAX_SUITE_BYTES)
         except UnreadableFile as error:
@@ -237,16 +244,32 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self._wrong(loc, "the name of a text file was expected")
             return None
-        path = self._beside(name)
+        path = self._beside(name, loc)
+        if path is None:
+            return None
         try:
             return read_text(path, MAX_PROMPT_BYTES)
         except UnreadableFile as error:
             self._wrong(loc, str(error))
             return None
 
-    def _beside(self, name: str) -> Path:
-        """A path as the file means it: relative to the file."""
-        return self._path.parent / Path(name).expanduser()
+    def _beside(self, name: str, loc: Loc) -> Path | None:
+        """A path as the file means it: relative to the file. None, and a mistake, where there can be none."""
+        try:
+            return self._path.parent / Path(name).expanduser()
+        except RuntimeError:
+            self._wrong(loc, "there is no such home folder; write the path out")
+            return None
+
+    def _folder(self, name: str, loc: Loc) -> str | None:
+        path = self._beside(name, loc)
+        try:
+            return str(path.resolve()) if path is not None else None
+        except (OSError, RuntimeError, ValueError):
+            self._wrong(
+                loc, "no folder can be found by this name: it is too long, leads in a circle, or has a NUL in it"
+            )
+            return None
 
     # --- contracts ------------------------------------------------------------------------------------------
 
