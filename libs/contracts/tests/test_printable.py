@@ -13,8 +13,7 @@ from libs.contracts.printable import in_json, is_visible, lines, one_line
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=80)
 HIDING = (
-    "\u00ad\u061c\u115f\u180e\u200b\u200d\u202a\u202e\u2066\u2069\u2800\u3164\ufe0f\ufeff\uffa0"
-    "\U000e0041\U000e0101"
+    "\u00ad\u061c\u115f\u180e\u200b\u200d\u202a\u202e\u2066\u2069\u2800\u3164\ufe0f\ufeff\uffa0\U000e0041\U000e0101"
 )
 
 
