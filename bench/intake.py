@@ -17,6 +17,7 @@ import click
 from nats.js.client import JetStreamContext
 
 from bench import machine
+from libs import touchpoints
 from libs.contracts import topology
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalObservedV1
@@ -26,7 +27,7 @@ from libs.service_kit.consumers import Consumer, Message
 from libs.service_kit.db import Database
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import Installation
-from services.normaliser import handlers, store
+from services.normaliser import handlers
 
 DURABLE = topology.durable("normaliser", SignalObservedV1)
 RATIO_GOAL, BARE_GOAL, P99_GOAL_MS = 10.0, 0.3, 50.0
@@ -94,7 +95,7 @@ async def _rate(
     db = Database("normaliser", installation.servers.role_dsn("normaliser", name), pool_size=2)
     await db.open()
     async with db.connection() as conn:
-        await store.register(conn, [_touchpoint()])
+        await touchpoints.keep(conn, [_touchpoint()])
     client = await machine.connect(installation, "normaliser")
     js = client.jetstream(prefix="bus")
     work = _bare(js, count) if make is None else _consume(make(db), js)

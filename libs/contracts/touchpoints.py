@@ -98,15 +98,15 @@ class Touchpoint(Strict):
     active: bool = True
 
 
-def _known_keys(value: object, model: type[Strict] = Touchpoint) -> object:
+def known_keys(value: object, model: type[Strict] = Touchpoint) -> object:
     """The value without the keys that this code does not know. A mistake is refused where a person makes it; on the
     bus an unknown key comes from a newer sender."""
     if isinstance(value, list | tuple):
-        return [_known_keys(item, model) for item in value]
+        return [known_keys(item, model) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        name: next((_known_keys(item, inner) for inner in _strict_in(model.model_fields[name].annotation)), item)
+        name: next((known_keys(item, inner) for inner in _strict_in(model.model_fields[name].annotation)), item)
         for name, item in value.items()
         if name in model.model_fields
     }

@@ -1,8 +1,9 @@
 """Applies the plain SQL of `db/migrations` to each service's schema: in order, under a lock, safe to run twice.
 
-Files are `<service>/NNNN_<pre|post>_<name>.sql`, and `kit/...` for tables that every service has in its schema. A file
-is one transaction, unless its first line is `-- burnish: no-transaction` (for `CREATE INDEX CONCURRENTLY`); such a file
-must be safe to run again, because a crash in it leaves what came before.
+Files are `<service>/NNNN_<pre|post>_<name>.sql`, `kit/...` for tables that every service has in its schema, and
+`touchpoints/...` for the table of every service that hears of touchpoints. A file is one transaction, unless its first
+line is `-- burnish: no-transaction` (for `CREATE INDEX CONCURRENTLY`); such a file must be safe to run again, because
+a crash in it leaves what came before. Row-level security hides nothing from a file.
 """
 
 from __future__ import annotations
@@ -25,16 +26,24 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
+from libs.contracts import topology
+from libs.contracts.events.registry import TouchpointRegisteredV1
+
 Phase = Literal["pre", "post", "all"]
 State = Literal["applied", "pending", "changed", "missing"]
 Progress = Callable[[str], None]
 
 KIT = "kit"
+TOUCHPOINTS = "touchpoints"
+HEARS_OF_TOUCHPOINTS = frozenset(
+    durable.service for entry in topology.SERVICES for durable in entry.hears if durable.event is TouchpointRegisteredV1
+)
 EXTENSIONS = ("vector", "pg_trgm")
 NO_TRANSACTION = "-- burnish: no-transaction"
 FILE_NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<name>[a-z0-9_]+)\.sql")
 SERVICE_NAME = re.compile(r"(?!pg_)[a-z][a-z0-9_]{0,39}")
-RESERVED = frozenset({KIT, "public", "extensions", "migrations", "information_schema"})
+RESERVED = frozenset({KIT, TOUCHPOINTS, "public", "extensions", "migrations", "information_schema"})
+ROWS_SEEN = "burnish.workspaces"  # what row-level security reads; the owner of the tables is bound by it too
 LOCK = 0x6275726E6973  # any number that nothing else in the cluster locks
 LOCK_POLL_S = 0.1
 # A waiting ALTER TABLE makes every later reader wait behind it, so it gives up soon and tries again.
@@ -171,7 +180,7 @@ def _plan(folder: Path, services: Iterable[str]) -> list[tuple[str, Migration]]:
             f"{folder} is no folder of migrations",
             "it holds one folder for each service",
         )
-    kit = _read_folder(folder / KIT)
+    kit, touchpoints = _read_folder(folder / KIT), _read_folder(folder / TOUCHPOINTS)
     plan = []
     for service in services:
         if not SERVICE_NAME.fullmatch(service) or service in RESERVED:
@@ -179,7 +188,8 @@ def _plan(folder: Path, services: Iterable[str]) -> list[tuple[str, Migration]]:
                 f"{service!r} cannot be the name of a service",
                 "use a-z, 0-9 and _; it becomes a schema's name",
             )
-        plan += [(service, migration) for migration in [*kit, *_read_folder(folder / service)]]
+        shared = [*kit, *touchpoints] if service in HEARS_OF_TOUCHPOINTS else kit
+        plan += [(service, migration) for migration in [*shared, *_read_folder(folder / service)]]
     return plan
 
 
@@ -492,6 +502,7 @@ async def _apply_singly(connection: asyncpg.Connection, service: str, migration:
 async def _run(connection: asyncpg.Connection, service: str, migration: Migration) -> None:
     scope = "LOCAL" if migration.transaction else "SESSION"
     await connection.execute(f"SET {scope} search_path = {_quoted(service)}, extensions")
+    await connection.execute(f"SET {scope} {ROWS_SEEN} = '*'")
     for statement in migration.statements:
         try:
             await connection.execute(statement.sql)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from libs import touchpoints
 from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import (
@@ -25,7 +26,7 @@ def build(settings: Settings, models: Models | None = None) -> Service:
     db = service.db
     models = models or Models(settings.model_concurrency)
 
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume(AbRequestedV1, handlers.on_ab_requested, db=db, models=models, shard_cases=settings.shard_cases)
     service.consume(EvalRequestedV1, handlers.on_eval_requested, db=db, models=models, shard_cases=settings.shard_cases)
     service.consume(ShardRequestedV1, handlers.on_shard_requested, db=db, models=models)

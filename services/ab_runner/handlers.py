@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.touchpoints import SuiteSettings
 from libs.llm import ModelError
 from libs.service_kit import logging
@@ -19,7 +20,7 @@ from libs.service_kit.errors import Poison, Unavailable
 from services.ab_runner import domain, reports, tasks, telemetry
 from services.ab_runner.domain import CannotRun, Run
 from services.ab_runner.reports import Baseline, Outcome
-from services.ab_runner.store import baselines, results, runs, suites, touchpoints
+from services.ab_runner.store import baselines, results, runs, suites
 from services.ab_runner.store.runs import Done, Work
 from services.ab_runner.tasks import Answer, Models
 
@@ -27,13 +28,6 @@ log = logging.get(__name__)
 
 PATIENCE = timedelta(seconds=20)
 """How long a request may be ahead of the registration of its touchpoint, which comes by a durable of its own."""
-
-
-async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
-    """Keep the newest configuration of each touchpoint."""
-    async with db.transaction(inbox=events) as tx:
-        if tx.fresh:
-            await touchpoints.save(tx.conn, [event.data for event in tx.fresh])
 
 
 # --- a run is asked for -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from libs import touchpoints
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.pattern_detector import SignalProcessedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
@@ -18,7 +19,7 @@ def build(settings: Settings) -> Service:
     service = Service("normaliser", settings)
     service.consume(SignalObservedV1, handlers.on_signals_observed, db=service.db)
     service.consume(SignalProcessedV1, handlers.on_signals_processed, db=service.db)
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
     service.answer(ListSignals, handlers.answer_list, db=service.db)
     service.answer(CountSignals, handlers.answer_count, db=service.db)
     service.every(settings.rejudge_every_s, "rejudge", partial(handlers.rejudge, service.db))

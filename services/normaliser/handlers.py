@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from prometheus_client import Counter
 
+from libs import touchpoints
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
 from libs.contracts.events.pattern_detector import SignalProcessedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.service_kit import logging
 from libs.service_kit.db import Database
@@ -30,7 +30,7 @@ async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Databas
     async with db.transaction(inbox=events) as tx:
         if not tx.fresh:
             return
-        known = await store.scopes(tx.conn, {event.data.touchpoint_id for event in tx.fresh})
+        known = await touchpoints.scopes(tx.conn, {event.data.touchpoint_id for event in tx.fresh})
         accepted, rejected = domain.normalise(tx.fresh, known, datetime.now(UTC))
         judged = [*accepted, *rejected]
         await store.count_observed(tx.conn, Tally(event.data.touchpoint_id for event in tx.fresh))
@@ -46,15 +46,6 @@ async def on_signals_processed(events: list[Event[SignalProcessedV1]], db: Datab
         await store.mark_processed(
             tx.conn, [(one, event.data.processed_at) for event in tx.fresh for one in event.data.signal_ids]
         )
-
-
-async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
-    """Keep each touchpoint's scope. `rejudge` then finds the signals that were judged without it."""
-    async with db.transaction(inbox=events) as tx:
-        newest: dict[str, TouchpointRegisteredV1] = {}
-        for event in sorted(tx.fresh, key=lambda event: event.data.revision):
-            newest[event.data.touchpoint.id] = event.data
-        await store.register(tx.conn, list(newest.values()))
 
 
 async def rejudge(db: Database) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,41 +11,10 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.normaliser import ListSignals, StoredSignal, TouchpointCounts
 from libs.contracts.signals import SignalPayload
-from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Connection
 from services.normaliser.domain import Judged, Misjudged, Outcome, Rejudged
-
-# --- touchpoints ------------------------------------------------------------------------------------------
-
-_REGISTER = """
-INSERT INTO touchpoints AS t (touchpoint_id, scope, revision)
-SELECT * FROM unnest($1::text[], $2::text[], $3::int[]) AS incoming (touchpoint_id, scope, revision)
-ORDER BY touchpoint_id
-ON CONFLICT (touchpoint_id) DO UPDATE SET scope = excluded.scope, revision = excluded.revision
-WHERE t.revision < excluded.revision
-"""
-
-
-async def register(conn: Connection, registered: Sequence[TouchpointRegisteredV1]) -> None:
-    """Keep each touchpoint's scope (one row a touchpoint). An older revision than the one kept changes nothing."""
-    await conn.execute(
-        _REGISTER,
-        [one.touchpoint.id for one in registered],
-        [one.touchpoint.scope for one in registered],
-        [one.revision for one in registered],
-    )
-
-
-async def scopes(conn: Connection, touchpoint_ids: Collection[str]) -> dict[str, Scope]:
-    """The scope of each of these touchpoints that is known."""
-    rows = await conn.fetch(
-        "SELECT touchpoint_id, scope FROM touchpoints WHERE touchpoint_id = ANY($1::text[])", list(touchpoint_ids)
-    )
-    return {row["touchpoint_id"]: row["scope"] for row in rows}
-
 
 # --- intake -----------------------------------------------------------------------------------------------
 
@@ -201,13 +170,14 @@ async def mark_processed(conn: Connection, processed: Sequence[tuple[UUID, datet
 # From each touchpoint into the index: a plan that reads the signals instead would read them all, every second.
 _MISJUDGED = """
 SELECT s.*, t.scope
-FROM touchpoints AS t CROSS JOIN LATERAL (
+FROM known_touchpoints AS t CROSS JOIN LATERAL (
     SELECT * FROM prompt_quality_signals AS s
     WHERE s.touchpoint_id = t.touchpoint_id
         AND s.judged_scope IN ('unknown', CASE t.scope WHEN 'global' THEN 'workspace' ELSE 'global' END)
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ) AS s
+WHERE t.scope IS NOT NULL
 LIMIT $1
 """
 _SAVE_REJUDGED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from libs import touchpoints
 from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.normaliser import SignalCreatedV1
 from libs.contracts.events.pattern_detector import DetectRequestedV1
@@ -23,7 +24,7 @@ def build(settings: Settings, clock: Clock = lambda: datetime.now(UTC)) -> Servi
     db, embedder = service.db, embedder_from(settings.embedder)
     detector = Detector(db, embedder, service.asker, clock, limits(settings))
 
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume(SignalCreatedV1, handlers.on_signals_created, db=db, embedder=embedder, clock=clock)
     service.consume(DetectRequestedV1, handlers.on_detect_requested, detector=detector)
     service.consume(ProposalRejectedV1, handlers.on_proposals_rejected, db=db, clock=clock)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalRejectedV1
 from libs.contracts.events.pattern_detector import (
@@ -19,6 +20,7 @@ from libs.contracts.events.pattern_detector import (
     SignalProcessedV1,
 )
 from libs.contracts.queries.scanner import EvidenceStates, ResolveEvidence
+from libs.contracts.touchpoints import Thresholds
 from libs.contracts.vocabulary import RejectReason
 from libs.embeddings import Embedder, EmbedderError
 from libs.service_kit import logging
@@ -114,13 +116,16 @@ class Detector:
     async def _run(self, touchpoint_id: str, trigger: Trigger, request: Event[DetectRequestedV1] | None) -> Run | None:
         started, run_id = self.clock(), uuid4()
         async with self.db.connection() as conn:
-            thresholds, scanned = await store.thresholds(conn, touchpoint_id)
+            touchpoint = await touchpoints.get(conn, touchpoint_id)
             rerun = await store.rerun_since(conn, touchpoint_id)  # before the pool, so that this holds what it is about
             pool = await store.pool(conn, touchpoint_id, started - domain.LIVE_FOR, self.limits.signals)
             new = await store.unprocessed(conn, touchpoint_id)
             trusted = domain.actor_trust(await store.actors(conn, touchpoint_id))
             known = await store.known_patterns(conn, touchpoint_id, self.embedder.model, self.embedder.dimensions)
-        found = await self._resolve(touchpoint_id, pool, started, ask_all=request is not None) if scanned else _Found()
+        thresholds = touchpoint.thresholds if touchpoint else Thresholds()
+        found = _Found()
+        if touchpoint and touchpoint.signals:  # only what a scanner feeds is asked whether its evidence still exists
+            found = await self._resolve(touchpoint_id, pool, started, ask_all=request is not None)
         counting = [one for one in pool if _counts(one, found)]
         placed = await self._with_vectors(counting)
         base = Scope(touchpoint_id, None, run_id, thresholds, started, trusted)

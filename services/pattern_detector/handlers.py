@@ -12,7 +12,7 @@ from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.normaliser import SignalCreatedV1
 from libs.contracts.events.pattern_detector import DetectRequestedV1
 from libs.contracts.events.proposal import ProposalRejectedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.pattern_detector import (
     DetectorStatus,
     GetDetectorStatus,
@@ -34,12 +34,6 @@ log = logging.get(__name__)
 
 
 # --- events -----------------------------------------------------------------------------------------------
-
-
-async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
-    """Keep the gates of each touchpoint."""
-    async with db.transaction(inbox=events) as tx:
-        await store.save_touchpoints(tx.conn, [event.data for event in tx.fresh])
 
 
 async def on_signals_created(

@@ -13,11 +13,10 @@ import numpy as np
 
 from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.normaliser import SignalCreatedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.patterns import EvidenceItem, PatternDetail, PatternSummary
 from libs.contracts.queries.pattern_detector import DetectorStatus
 from libs.contracts.signals import EvidenceRef
-from libs.contracts.touchpoints import Thresholds
 from libs.embeddings import STORED_DIMENSIONS
 from libs.service_kit.db import Connection
 from services.pattern_detector.domain import Known, Pattern, Signal, Standing, Vector
@@ -45,53 +44,6 @@ async def try_lock(conn: Connection, touchpoint_id: str) -> bool:
 async def unlock(conn: Connection, touchpoint_id: str) -> None:
     """Give the lock back."""
     await conn.execute("SELECT pg_advisory_unlock(hashtextextended('detect.' || $1, 0))", touchpoint_id)
-
-
-# --- touchpoints ------------------------------------------------------------------------------------------
-
-_GATES = (
-    "min_evidence",
-    "single_actor_evidence",
-    "min_actors",
-    "auto_human_actors",
-    "auto_machine_cases",
-    "max_open_patterns",
-)
-_SAVE_THRESHOLDS = """
-INSERT INTO thresholds (touchpoint_id, revision, min_evidence, single_actor_evidence, min_actors,
-                        auto_human_actors, auto_machine_cases, max_open_patterns, scanned)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (touchpoint_id) DO UPDATE SET
-    revision = EXCLUDED.revision, min_evidence = EXCLUDED.min_evidence,
-    single_actor_evidence = EXCLUDED.single_actor_evidence, min_actors = EXCLUDED.min_actors,
-    auto_human_actors = EXCLUDED.auto_human_actors, auto_machine_cases = EXCLUDED.auto_machine_cases,
-    max_open_patterns = EXCLUDED.max_open_patterns, scanned = EXCLUDED.scanned
-WHERE thresholds.revision < EXCLUDED.revision
-"""
-
-
-async def save_touchpoints(conn: Connection, registered: Iterable[TouchpointRegisteredV1]) -> None:
-    """Keep the thresholds of each; an older revision than the one that is kept changes nothing."""
-    await conn.executemany(
-        _SAVE_THRESHOLDS,
-        [
-            (
-                one.touchpoint.id,
-                one.revision,
-                *(getattr(one.touchpoint.thresholds, gate) for gate in _GATES),
-                bool(one.touchpoint.signals),
-            )
-            for one in registered
-        ],
-    )
-
-
-async def thresholds(conn: Connection, touchpoint_id: str) -> tuple[Thresholds, bool]:
-    """The gates of a touchpoint (the defaults before it is registered), and whether a scanner feeds it."""
-    row = await conn.fetchrow("SELECT * FROM thresholds WHERE touchpoint_id = $1", touchpoint_id)
-    if row is None:
-        return Thresholds(), False
-    return Thresholds(**{gate: row[gate] for gate in _GATES}), bool(row["scanned"])
 
 
 # --- signals ----------------------------------------------------------------------------------------------

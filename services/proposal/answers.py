@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from libs import touchpoints
 from libs.contracts.events.proposal import ProposalRejectedV1
 from libs.contracts.queries.ab_runner import GetSuiteCoverage
 from libs.contracts.queries.proposal import (
@@ -15,12 +16,12 @@ from libs.contracts.queries.proposal import (
     RejectProposal,
     WaiveProposal,
 )
-from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
+from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, store, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import No, Now, Proposal
@@ -63,7 +64,7 @@ async def answer_approve(query: ApproveProposal, db: Database, asker: Asker) -> 
     raise _refused(no)
 
 
-async def _approve(tx: Tx, proposal: Proposal, touchpoint: Touchpoint, query: ApproveProposal) -> Proposal:
+async def _approve(tx: Tx, proposal: Proposal, touchpoint: KnownTouchpoint, query: ApproveProposal) -> Proposal:
     await store.record(tx.conn, proposal.proposal_id, "approved", query.by, query.reason, proposal.content_sha256)
     complete = len(proposal.approvers) + 1 >= domain.approvals_needed(proposal, touchpoint.approvals)
     if complete:
@@ -131,8 +132,8 @@ async def _found(conn: Connection, proposal_id: UUID, *, lock: bool = False) -> 
     return proposal
 
 
-async def _touchpoint(conn: Connection, proposal: Proposal) -> Touchpoint:
-    touchpoint = await store.touchpoint(conn, proposal.touchpoint_id)
+async def _touchpoint(conn: Connection, proposal: Proposal) -> KnownTouchpoint:
+    touchpoint = await touchpoints.get(conn, proposal.touchpoint_id)
     if touchpoint is None:
         raise Refused("not_registered", f"the touchpoint {proposal.touchpoint_id!r} is not registered here")
     return touchpoint

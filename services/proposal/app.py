@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from libs import touchpoints
 from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.events.proposal import ProposalRequestedV1
@@ -24,7 +25,7 @@ def build(settings: Settings, provide: Provide | None = None) -> Service:
     db, asker = service.db, service.asker
     meter = Meter(db, settings.budget, settings.proposal_call_timeout_s)
     generator = Generator(asker, meter, provide or Models())
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume(PatternDetectedV1, handlers.on_pattern_detected, db=db, asker=asker, generator=generator)
     service.consume(ProposalRequestedV1, handlers.on_proposal_requested, db=db, asker=asker, generator=generator)
     service.consume(AbExecutedV1, handlers.on_ab_executed, db=db)

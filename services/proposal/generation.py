@@ -14,11 +14,11 @@ from libs.contracts.patterns import EvidenceItem, PatternDetail
 from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.proposals import Hunk
 from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases
-from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.llm import Model, ModelError, ModelRequest
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker
+from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, hunks, reply, sanitise
 from services.proposal.domain import Commission, Content, Draft
 from services.proposal.metrics import LEAKS_DROPPED
@@ -41,7 +41,7 @@ class Generator:
         self._provide = provide
         self._template = TEMPLATE.read_text(encoding="utf-8")
 
-    async def write(self, commission: Commission, touchpoint: Touchpoint, live: LivePrompt) -> Draft:
+    async def write(self, commission: Commission, touchpoint: KnownTouchpoint, live: LivePrompt) -> Draft:
         """A draft for the live text, with a reason instead of hunks where there is none.
 
         Called again for the same commission and text it gives the same draft and pays nothing. Raises Unavailable

@@ -8,18 +8,19 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
+from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.pattern_detector import GetPattern
-from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit import logging
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison, Refused
 from libs.service_kit.queries import Asker
+from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, store, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import Commission, Draft, Proposal
@@ -34,15 +35,6 @@ class NotRegistered(LookupError):
     """The touchpoint is not known here (yet). Tried again with delays, then dead-lettered and can be replayed."""
 
 
-# --- configuration ----------------------------------------------------------------------------------------
-
-
-async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
-    """Keep each touchpoint's newest configuration: its model, its approvals."""
-    async with db.transaction(inbox=events) as tx:
-        await store.register(tx.conn, [event.data for event in tx.fresh])
-
-
 # --- writing proposals ------------------------------------------------------------------------------------
 
 
@@ -53,7 +45,7 @@ async def on_pattern_detected(
     heard = event.data
     async with db.transaction() as tx:
         await store.remember_pattern(tx.conn, heard)  # an upsert: said twice, it is remembered once
-        touchpoint = await store.touchpoint(tx.conn, heard.touchpoint_id)
+        touchpoint = await touchpoints.get(tx.conn, heard.touchpoint_id)
     if not heard.pattern.automatic or (touchpoint is not None and not touchpoint.active):
         await _nothing_to_do(event, db)
         return
@@ -73,7 +65,7 @@ async def on_proposal_requested(
     if pattern.touchpoint_id != asked.touchpoint_id:
         raise Poison(f"pattern {asked.pattern_id} is of the touchpoint {pattern.touchpoint_id!r}")
     async with db.connection() as conn:
-        touchpoint = await store.touchpoint(conn, asked.touchpoint_id)
+        touchpoint = await touchpoints.get(conn, asked.touchpoint_id)
     commission = Commission.of_request(pattern, asked.request_id, asked.requested_by)
     await _fulfil(event, commission, _known(touchpoint, asked.touchpoint_id), db, asker, generator)
 
@@ -81,7 +73,7 @@ async def on_proposal_requested(
 async def _fulfil(
     event: Event[Any],
     commission: Commission,
-    touchpoint: Touchpoint,
+    touchpoint: KnownTouchpoint,
     db: Database,
     asker: Asker,
     generator: Generator,
@@ -153,7 +145,7 @@ def _log_generated(one: Proposal) -> None:
     )
 
 
-def _known(touchpoint: Touchpoint | None, touchpoint_id: str) -> Touchpoint:
+def _known(touchpoint: KnownTouchpoint | None, touchpoint_id: str) -> KnownTouchpoint:
     if touchpoint is None:
         raise NotRegistered(f"touchpoint {touchpoint_id!r} is not registered here")
     return touchpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -10,10 +10,8 @@ import asyncpg
 
 from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.proposals import AbOutcome, ProposalSummary
 from libs.contracts.queries.proposal import ListProposals
-from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import ProposalState
 from libs.llm import ModelReply
 from libs.service_kit.db import Connection
@@ -28,26 +26,7 @@ from services.proposal.domain import (
     sources_of,
 )
 
-# --- touchpoints and patterns -----------------------------------------------------------------------------
-
-_REGISTER = """
-INSERT INTO touchpoints AS t (touchpoint_id, revision, config) VALUES ($1, $2, $3)
-ON CONFLICT (touchpoint_id) DO UPDATE SET revision = excluded.revision, config = excluded.config
-WHERE t.revision < excluded.revision
-"""
-
-
-async def register(conn: Connection, registered: Iterable[TouchpointRegisteredV1]) -> None:
-    """Keep each touchpoint's configuration; an older revision than the one kept changes nothing."""
-    rows = sorted((one.touchpoint.id, one.revision, one.touchpoint.model_dump(mode="json")) for one in registered)
-    await conn.executemany(_REGISTER, rows)
-
-
-async def touchpoint(conn: Connection, touchpoint_id: str) -> Touchpoint | None:
-    """The configuration, or None for a touchpoint that was never registered here."""
-    config = await conn.fetchval("SELECT config FROM touchpoints WHERE touchpoint_id = $1", touchpoint_id)
-    return Touchpoint.model_validate(config) if config is not None else None
-
+# --- patterns ---------------------------------------------------------------------------------------------
 
 _REMEMBER = """
 INSERT INTO patterns AS p (pattern_id, touchpoint_id, workspace_id, title, occurrence, automatic)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from libs import touchpoints
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.service_kit.service import Service
-from services.qa_ingest import handlers
 from services.qa_ingest.settings import Settings
 
 
 def build(settings: Settings) -> Service:
     """The service, ready to `run()`."""
     service = Service("qa_ingest", settings)
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
     return service

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
+from libs import touchpoints
 from libs.contracts.events.ab_runner import EvalRegressedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.events.scanner import ScanRequestedV1
@@ -26,7 +27,7 @@ def build(settings: Settings) -> Service:
     )
     runner = Runner(service.db, platform, settings)
 
-    service.consume(TouchpointRegisteredV1, handlers.on_touchpoints_registered, db=service.db)
+    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db, follow_up=handlers.keep_sources)
     service.consume(ScanRequestedV1, handlers.on_scan_requested, db=service.db)
     service.consume(EvalRegressedV1, handlers.on_evals_regressed, db=service.db)
     service.answer(ListScanRuns, handlers.answer_runs, db=service.db)

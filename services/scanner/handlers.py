@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
+from libs import touchpoints
 from libs.contracts.envelope import EVENT_NAMESPACE, Event
 from libs.contracts.events.ab_runner import EvalRegressedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.events.scanner import ScanRequestedV1
 from libs.contracts.queries.scanner import EvidenceStates, ListScanRuns, ResolveEvidence, ScanRun, ScanRuns
 from libs.contracts.signals import EvidenceRef
+from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit import logging
-from libs.service_kit.db import Database
+from libs.service_kit.db import Database, Transaction
 from services.scanner import domain, runner, store
 from services.scanner.domain import Source
 from services.scanner.platform import Platform, PlatformError
@@ -30,13 +32,10 @@ class NotRegisteredYet(Exception):
     """A scan of a touchpoint that is not known: its registration may still be on its way, so it is tried again."""
 
 
-async def on_touchpoints_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
-    """Keep each touchpoint's sources; what changed is due at once."""
-    async with db.transaction(inbox=events) as tx:
-        for event in sorted(tx.fresh, key=lambda event: event.data.about()):
-            if await store.register(tx.conn, event.data):
-                touchpoint = event.data.touchpoint
-                await store.save_sources(tx.conn, touchpoint.id, domain.sources_of(touchpoint))
+async def keep_sources(tx: Transaction[TouchpointRegisteredV1], registered: Sequence[Touchpoint]) -> None:
+    """Keep the sources of touchpoints that are new or changed; a source that changed is due at once."""
+    for touchpoint in registered:
+        await store.save_sources(tx.conn, touchpoint.id, domain.sources_of(touchpoint))
 
 
 async def on_scan_requested(event: Event[ScanRequestedV1], db: Database) -> None:
@@ -46,7 +45,7 @@ async def on_scan_requested(event: Event[ScanRequestedV1], db: Database) -> None
         if not tx.fresh:
             return
         due = await store.request(tx.conn, wanted.touchpoint_id, wanted.scanner)
-        if not due and wanted.touchpoint_id and not await store.is_known(tx.conn, wanted.touchpoint_id):
+        if not due and wanted.touchpoint_id and await touchpoints.get(tx.conn, wanted.touchpoint_id) is None:
             raise NotRegisteredYet(f"no touchpoint {wanted.touchpoint_id!r} is registered")
     log.info("scan.requested", touchpoint=wanted.touchpoint_id, scanner_name=wanted.scanner, sources=due)
 

@@ -10,19 +10,12 @@ from uuid import UUID
 import asyncpg
 
 from libs.contracts.events.normaliser import SignalObservedV1
-from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.scanner import ScanRun
 from libs.service_kit.db import Connection
 from services.scanner.domain import Source, Watermark
 
-# --- touchpoints and their sources ------------------------------------------------------------------------
+# --- sources of a touchpoint -------------------------------------------------------------------------------
 
-_REGISTER = """
-INSERT INTO touchpoints AS t (touchpoint_id, revision, config) VALUES ($1, $2, $3)
-ON CONFLICT (touchpoint_id) DO UPDATE SET revision = excluded.revision, config = excluded.config
-WHERE t.revision < excluded.revision
-RETURNING touchpoint_id
-"""
 _DISABLE_OTHERS = """
 UPDATE sources SET enabled = false, lease = NULL, leased_until = NULL
 WHERE touchpoint_id = $1 AND enabled AND name <> ALL ($2::text[])
@@ -50,13 +43,6 @@ WHERE (s.scanner, s.scope, s.options, s.every_s, s.enabled)
 """
 
 
-async def register(conn: Connection, registered: TouchpointRegisteredV1) -> bool:
-    """Keep this revision of a touchpoint. False, and nothing changed, where it is not newer than the one kept."""
-    touchpoint = registered.touchpoint
-    config = touchpoint.model_dump(mode="json", exclude={"storage"})
-    return await conn.fetchval(_REGISTER, touchpoint.id, registered.revision, config) is not None
-
-
 async def save_sources(conn: Connection, touchpoint_id: str, sources: Sequence[Source]) -> None:
     """Make these the touchpoint's sources. One that changed is due at once, and a run of it in progress is cut off."""
     await conn.execute(_DISABLE_OTHERS, touchpoint_id, [source.name for source in sources])
@@ -64,11 +50,6 @@ async def save_sources(conn: Connection, touchpoint_id: str, sources: Sequence[S
         what = (touchpoint_id, source.name, source.scanner, source.scope, dict(source.options))
         await conn.execute(_FORGET_PROGRESS, *what)
         await conn.execute(_SAVE_SOURCE, *what, source.every_s)
-
-
-async def is_known(conn: Connection, touchpoint_id: str) -> bool:
-    """Whether the touchpoint was registered."""
-    return bool(await conn.fetchval("SELECT true FROM touchpoints WHERE touchpoint_id = $1", touchpoint_id))
 
 
 async def sources(conn: Connection, touchpoint_id: str) -> list[Source]:

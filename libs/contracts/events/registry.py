@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.touchpoints import Touchpoint, _known_keys
+from libs.contracts.touchpoints import Touchpoint, known_keys
 from libs.contracts.vocabulary import Adapter, Name, Sha256, ShortText, TouchpointId, VersionRef
 
 
@@ -17,7 +17,7 @@ class TouchpointRegisteredV1(EventData):
 
     type: ClassVar[str] = "refinement.touchpoint.registered.v1"
 
-    touchpoint: Annotated[Touchpoint, BeforeValidator(_known_keys)]
+    touchpoint: Annotated[Touchpoint, BeforeValidator(known_keys)]
     revision: int = Field(ge=1)
     registered_by: Name
 

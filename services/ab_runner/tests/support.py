@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.evaluations import AbReport, Case, Variant
 from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
@@ -138,7 +139,7 @@ def evaluation(text: str, **fields: Any) -> Event[EvalRequestedV1]:
 
 async def prepare(db: Database, cases: Sequence[Case] | None = None, **fields: Any) -> None:
     """Register the touchpoint and import a suite."""
-    await handlers.on_touchpoints_registered([event_of(touchpoint(**fields))], db)
+    await touchpoints.on_registered([event_of(touchpoint(**fields))], db)
     await answers.answer_import(ImportSuite(touchpoint_id=TOUCHPOINT, cases=tuple(cases or suite()), by="admin"), db)
 
 

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from libs import touchpoints
 from libs.contracts.events.ab_runner import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1, ShardRequestedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import GetRun, ListRuns
@@ -181,7 +182,7 @@ async def test_another_parameter_is_another_answer(db: Database) -> None:
     model = RuleModel()
     await run_ab(db, models(model))
     warm = ModelSettings(provider="rules", name="rules", parameters={"temperature": 0.7})
-    await handlers.on_touchpoints_registered([event_of(touchpoint(2, model=warm))], db)
+    await touchpoints.on_registered([event_of(touchpoint(2, model=warm))], db)
     assert (await run_ab(db, models(model))).model_calls == 80
 
 
@@ -332,7 +333,7 @@ async def test_an_unknown_touchpoint_fails_the_run_in_the_end(db: Database) -> N
 
 async def test_without_a_suite_a_run_fails(database: OpenDatabase) -> None:
     db = await database("ab_runner")
-    await handlers.on_touchpoints_registered([event_of(touchpoint())], db)
+    await touchpoints.on_registered([event_of(touchpoint())], db)
     await handlers.on_ab_requested(ab(), db, models(RuleModel()), 10)
     (executed,) = await outbox_events(db, AbExecutedV1)
     assert executed.data.reason == f"touchpoint '{TOUCHPOINT}' has no suite: import one first"
@@ -346,7 +347,7 @@ async def test_without_a_suite_a_run_fails(database: OpenDatabase) -> None:
     ],
 )
 async def test_settings_are_checked_before_anything_is_paid(db: Database, config: dict[str, Any], reason: str) -> None:
-    await handlers.on_touchpoints_registered([event_of(touchpoint(2, **config))], db)
+    await touchpoints.on_registered([event_of(touchpoint(2, **config))], db)
     await handlers.on_ab_requested(ab(), db, models(RuleModel()), 10)
     (executed,) = await outbox_events(db, AbExecutedV1)
     assert reason in executed.data.reason

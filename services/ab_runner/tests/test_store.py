@@ -8,14 +8,15 @@ from uuid import uuid4
 
 import pytest
 
+from libs import touchpoints
 from libs.contracts.evaluations import Case
 from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases, GetSuiteCoverage, ImportSuite, ListSuites
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of
 from libs.service_kit.testing.plugin import OpenDatabase
-from services.ab_runner import answers, handlers
+from services.ab_runner import answers
 from services.ab_runner.reports import Baseline
-from services.ab_runner.store import baselines, touchpoints
+from services.ab_runner.store import baselines
 from services.ab_runner.tests.support import TOUCHPOINT, now, prepare, suite, touchpoint
 
 
@@ -98,8 +99,8 @@ async def test_leaks_are_told_text_by_text(database: OpenDatabase) -> None:
 async def test_an_older_revision_of_a_touchpoint_changes_nothing(database: OpenDatabase) -> None:
     db = await database("ab_runner")
     revisions = [touchpoint(revision, description=f"r{revision}") for revision in (2, 3, 1)]
-    await handlers.on_touchpoints_registered([event_of(each) for each in revisions], db)
-    await handlers.on_touchpoints_registered([event_of(touchpoint(2, description="late"))], db)
+    await touchpoints.on_registered([event_of(each) for each in revisions], db)
+    await touchpoints.on_registered([event_of(touchpoint(2, description="late"))], db)
     async with db.connection() as conn:
         known = await touchpoints.get(conn, TOUCHPOINT)
         assert known is not None

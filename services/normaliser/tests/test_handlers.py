@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from libs import touchpoints
 from libs.contracts import topology
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
@@ -37,7 +38,7 @@ def consumer(db: Database) -> Consumer[SignalObservedV1]:
 
 
 async def test_a_batch_becomes_rows_and_facts_and_is_acknowledged(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     first = observed("a:1")
     messages = [MemoryMessage(one) for one in (first, observed("a:2"), observed("a:3", workspace_id=WORKSPACE))]
     await consumer(db).deliver(messages)
@@ -49,7 +50,7 @@ async def test_a_batch_becomes_rows_and_facts_and_is_acknowledged(db: Database) 
 
 
 async def test_delivered_twice_it_takes_effect_once(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     event = observed()
     for _ in range(2):
         await consumer(db).deliver([MemoryMessage(event, deliveries=2)])
@@ -57,7 +58,7 @@ async def test_delivered_twice_it_takes_effect_once(db: Database) -> None:
 
 
 async def test_an_unreadable_message_does_not_hold_up_its_neighbours(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     messages = [MemoryMessage(b"{", seq=1), MemoryMessage(observed(), seq=2)]
     await consumer(db).deliver(messages)
     assert [message.outcome for message in messages] == ["ack", "ack"]
@@ -70,7 +71,7 @@ async def test_signals_that_came_before_their_touchpoint_count_once_it_is_regist
     assert {event.data.reason for event in await outbox_events(db, SignalRejectedV1)} == {"unknown_touchpoint"}
     await handlers.rejudge(db)
     assert await outbox_events(db, SignalCreatedV1) == []
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     await handlers.rejudge(db)
     await handlers.rejudge(db)
     created = await outbox_events(db, SignalCreatedV1)
@@ -83,15 +84,15 @@ async def test_signals_that_came_before_their_touchpoint_count_once_it_is_regist
 async def test_judging_again_goes_on_over_many_batches(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "REJUDGE_BATCH", 2)
     await handlers.on_signals_observed([observed(f"a:{n}") for n in range(5)], db)
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     await handlers.rejudge(db)
     assert len(await outbox_events(db, SignalCreatedV1)) == 5
 
 
 async def test_a_touchpoint_that_changes_its_scope_has_its_signals_judged_again(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     await handlers.on_signals_observed([observed("a:1"), observed("a:2", workspace_id=WORKSPACE)], db)
-    await handlers.on_touchpoints_registered([registered(scope="workspace", revision=2)], db)
+    await touchpoints.on_registered([registered(scope="workspace", revision=2)], db)
     await handlers.rejudge(db)
     page = await handlers.answer_list(ListSignals(), db)
     assert {one.source_key: one.rejected for one in page.signals} == {"a:1": "scope", "a:2": None}
@@ -99,7 +100,7 @@ async def test_a_touchpoint_that_changes_its_scope_has_its_signals_judged_again(
 
 
 async def test_processed_is_marked(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     event = observed()
     await handlers.on_signals_observed([event], db)
     processed = SignalProcessedV1(
@@ -111,7 +112,7 @@ async def test_processed_is_marked(db: Database) -> None:
 
 
 async def test_pages_by_cursor(db: Database) -> None:
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     await handlers.on_signals_observed([observed(f"a:{n}") for n in range(5)], db)
     keys, cursor = [], None
     while True:
@@ -127,7 +128,7 @@ async def test_pages_by_cursor(db: Database) -> None:
 
 async def test_two_replicas_with_overlapping_batches_store_each_signal_once(database: OpenDatabase) -> None:
     replicas = [await database("normaliser"), await database("normaliser")]
-    await handlers.on_touchpoints_registered([registered()], replicas[0])
+    await touchpoints.on_registered([registered()], replicas[0])
     batches = [[observed(f"a:{n % 20}", minutes=n) for n in range(start, start + 40)] for start in range(0, 160, 20)]
     work = (handlers.on_signals_observed(batch, replicas[n % 2]) for n, batch in enumerate(batches))
     await asyncio.gather(*work)
@@ -159,7 +160,7 @@ async def test_however_it_is_delivered_the_rows_come_out_the_same(
     async with db.connection() as conn:
         for table in ("prompt_quality_signals", "inbox", "outbox", "touchpoints"):
             await conn.execute(f"DELETE FROM {table}")
-    await handlers.on_touchpoints_registered([registered()], db)
+    await touchpoints.on_registered([registered()], db)
     for batch in [*batches, *batches]:
         await handlers.on_signals_observed(batch, db)
     flat = [event.data for batch in batches for event in batch]

@@ -7,6 +7,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.queries.normaliser import ListSignals, StoredSignal
@@ -156,9 +157,9 @@ async def test_processed_moves_forward_only(db: Database) -> None:
 
 async def test_an_older_revision_of_a_touchpoint_changes_nothing(db: Database) -> None:
     async with db.connection() as conn:
-        await store.register(conn, [registered(scope="global", revision=2).data])
-        await store.register(conn, [registered(scope="workspace", revision=1).data])
-        assert await store.scopes(conn, ["support.intent", "no.such"]) == {"support.intent": "global"}
+        await touchpoints.keep(conn, [registered(scope="global", revision=2).data])
+        await touchpoints.keep(conn, [registered(scope="workspace", revision=1).data])
+        assert await touchpoints.scopes(conn, ["support.intent", "no.such"]) == {"support.intent": "global"}
 
 
 # --- reading ----------------------------------------------------------------------------------------------

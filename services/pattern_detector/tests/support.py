@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalCreatedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
@@ -145,4 +146,4 @@ class Bench:
         await handlers.on_signals_created(list(events), self.db, self.embedder, self.clock)
 
     async def register(self, **gates: Any) -> None:
-        await handlers.on_touchpoints_registered([registered(**gates)], self.db)
+        await touchpoints.on_registered([registered(**gates)], self.db)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 
+from libs import touchpoints
 from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.proposal import ProposalRejectedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
@@ -90,12 +91,12 @@ async def test_the_item_of_an_evaluation_is_its_case(bench: Bench) -> None:
 
 async def test_an_older_revision_of_a_touchpoint_changes_nothing(bench: Bench) -> None:
     newer, older = registered(revision=2, min_evidence=7), registered(revision=1, min_evidence=4, scanners=())
-    await handlers.on_touchpoints_registered([newer, older], bench.db)
+    await touchpoints.on_registered([newer, older], bench.db)
     async with bench.db.connection() as conn:
-        gates, scanned = await store.thresholds(conn, TOUCHPOINT)
-        unknown, _ = await store.thresholds(conn, "not.there")
-    assert (gates.min_evidence, scanned) == (7, True)
-    assert unknown.min_evidence == 3
+        known = await touchpoints.get(conn, TOUCHPOINT)
+        assert await touchpoints.get(conn, "not.there") is None
+    assert known is not None
+    assert (known.thresholds.min_evidence, bool(known.signals)) == (7, True)
 
 
 async def test_versions_and_exposures_are_remembered_once(bench: Bench) -> None:

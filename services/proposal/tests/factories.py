@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import nats
 from nats.aio.client import Client
 
+from libs import touchpoints
 from libs.contracts.evaluations import Case
 from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
@@ -30,6 +31,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Answerer, Responder
 from libs.service_kit.testing.servers import Servers
+from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, store
 from services.proposal.domain import Commission, Content, Draft, Proposal
 
@@ -83,6 +85,10 @@ def live_of(text: str = PROMPT, ref: str = "git:base", workspace_id: UUID | None
 def touchpoint_of(**changes: Any) -> Touchpoint:
     storage = Storage(adapter="skill_file", repository=".", paths=(PATH,))
     return Touchpoint(**{"id": TOUCHPOINT, "scope": "global", "storage": storage, **changes})
+
+
+def known_of(**changes: Any) -> KnownTouchpoint:
+    return KnownTouchpoint(id=TOUCHPOINT, revision=1, scope="global", **changes)
 
 
 def registered(revision: int = 1, **changes: Any) -> TouchpointRegisteredV1:
@@ -163,7 +169,7 @@ async def saved(db: Database, proposal: Proposal | None = None, **touchpoint: An
     """A proposal as it stands after it was generated, with its touchpoint registered."""
     one = proposal or proposal_of()
     async with db.transaction() as tx:
-        await store.register(tx.conn, [registered(**touchpoint)])
+        await touchpoints.keep(tx.conn, [registered(**touchpoint)])
         assert await store.insert(tx.conn, one)
         await store.record(tx.conn, one.proposal_id, "created", one.author, one.commission, one.content_sha256)
     return one

@@ -27,9 +27,9 @@ from services.proposal.tests.factories import (
     Scripted,
     answer_of,
     hunk_of,
+    known_of,
     live_of,
     pattern_of,
-    touchpoint_of,
 )
 
 SETTINGS = Settings(database_url=SecretStr("postgresql://unused"))
@@ -42,7 +42,7 @@ async def write(
     budget = Budget(**{**SETTINGS.budget.__dict__, **limits})
     generator = Generator(asker, Meter(db, budget, 5.0), model.provide if model else Models())
     commission = Commission.of_occurrence(pattern or pattern_of(), 1)
-    return await generator.write(commission, touchpoint_of(), live_of())
+    return await generator.write(commission, known_of(), live_of())
 
 
 async def calls(db: Database) -> list[Any]:
@@ -110,7 +110,7 @@ async def test_budgets_fail_closed(db: Database, asker: Asker, limit: str) -> No
 async def test_an_unknown_provider_is_named(db: Database, asker: Asker) -> None:
     generator = Generator(asker, Meter(db, SETTINGS.budget, 5.0), Models())
     model = {"provider": "nobody", "name": "x"}
-    draft = await generator.write(Commission.of_occurrence(pattern_of(), 1), touchpoint_of(model=model), live_of())
+    draft = await generator.write(Commission.of_occurrence(pattern_of(), 1), known_of(model=model), live_of())
     assert "'nobody' is unknown" in (draft.failure or "")
 
 

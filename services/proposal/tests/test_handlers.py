@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import SecretStr
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1, ProposalRequestedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
@@ -53,7 +54,7 @@ class Desk:
         self.generator = Generator(asker, Meter(db, SETTINGS.budget, 5.0), model.provide)
 
     async def register(self, **config: Any) -> None:
-        await handlers.on_touchpoints_registered([event_of(registered(**config))], self.db)
+        await touchpoints.on_registered([event_of(registered(**config))], self.db)
 
     async def detect(self, event: Event[Any]) -> None:
         await handlers.on_pattern_detected(event, self.db, self.asker, self.generator)

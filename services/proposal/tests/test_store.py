@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from libs import touchpoints
 from libs.contracts.queries.proposal import ListProposals
 from libs.llm import ModelReply, Usage
 from libs.service_kit.db import Database
@@ -157,12 +158,12 @@ async def test_lists_are_filtered_and_newest_first(db: Database) -> None:
 
 async def test_touchpoints_keep_the_newest_revision(db: Database) -> None:
     async with db.transaction() as tx:
-        await store.register(tx.conn, [registered(2, description="two"), registered(1, description="one")])
-        await store.register(tx.conn, [registered(1, description="one")])
-        kept = await store.touchpoint(tx.conn, TOUCHPOINT)
+        await touchpoints.keep(tx.conn, [registered(2, description="two"), registered(1, description="one")])
+        await touchpoints.keep(tx.conn, [registered(1, description="one")])
+        kept = await touchpoints.get(tx.conn, TOUCHPOINT)
         assert kept is not None
         assert kept.description == "two"
-        assert await store.touchpoint(tx.conn, "unknown") is None
+        assert await touchpoints.get(tx.conn, "unknown") is None
 
 
 # --- spend ------------------------------------------------------------------------------------------------

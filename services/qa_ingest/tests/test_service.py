@@ -5,18 +5,15 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from libs import touchpoints
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.touchpoints import Storage, Touchpoint
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.testing import Installation, MemoryMessage, event_of
-from services.qa_ingest import handlers
 from services.qa_ingest.app import build
-from services.qa_ingest.domain import newest
 from services.qa_ingest.settings import Settings
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
@@ -31,19 +28,13 @@ def registered(identity: str, revision: int, scope: Scope = "global") -> Touchpo
 async def deliver(db: Database, *data: TouchpointRegisteredV1) -> None:
     events = [event_of(one) for one in data]
     with delivering("qa_ingest-test", events):
-        await handlers.on_touchpoints_registered(events, db)
+        await touchpoints.on_registered(events, db)
 
 
 async def kept(db: Database) -> dict[str, tuple[str, int]]:
     async with db.connection() as conn:
-        rows = await conn.fetch("SELECT * FROM touchpoints")
+        rows = await conn.fetch("SELECT * FROM known_touchpoints")
     return {row["touchpoint_id"]: (row["scope"], row["revision"]) for row in rows}
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=12))
-def test_newest_is_the_highest_revision_of_each_in_any_order(pairs: list[tuple[str, int]]) -> None:
-    found = {one.touchpoint.id: one.revision for one in newest(registered(*pair) for pair in pairs)}
-    assert found == {identity: max(r for i, r in pairs if i == identity) for identity, _ in pairs}
 
 
 async def test_an_older_revision_changes_nothing(database: OpenDatabase) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
+from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.scanner import ListScanRuns, ScanRun
@@ -132,7 +133,7 @@ class Scanning:
         return Scanning(self.db, self.platform, settings, Runner(self.db, self.platform, settings))
 
     async def register(self, *events: Event[TouchpointRegisteredV1]) -> None:
-        await handlers.on_touchpoints_registered(list(events), self.db)
+        await touchpoints.on_registered(list(events), self.db, handlers.keep_sources)
 
     async def scan(self) -> list[ScanRun]:
         """Run every source now, and return the runs this made."""
