@@ -36,6 +36,10 @@ _REPLAYED = "UPDATE dead_letters SET replayed_at = now(), replay_count = replay_
 _TRIED = """
 UPDATE dead_letters SET replay_count = replay_count + 1, error = $2, error_class = $3 WHERE id = $1
 """
+_WAITING = """
+SELECT event_id, body, error FROM dead_letters WHERE consumer = $1 AND replayed_at IS NULL
+ORDER BY failed_at DESC LIMIT $2
+"""
 _OPEN = "SELECT count(*) FROM dead_letters WHERE replayed_at IS NULL"
 
 
@@ -50,6 +54,15 @@ class Buried:
     headers: Mapping[str, str]
     deliveries: int
     stream_seq: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A dead letter that was not replayed."""
+
+    event_id: UUID | None
+    body: bytes
+    error: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,12 @@ async def listed(conn: Connection, service: str, include_replayed: bool, limit: 
 async def open_count(conn: Connection) -> int:
     """How many were not replayed."""
     return int(await conn.fetchval(_OPEN))
+
+
+async def waiting(conn: Connection, consumer: str, limit: int = 1_000) -> list[Waiting]:
+    """What one durable could not handle and nobody has replayed, newest first."""
+    rows = await conn.fetch(_WAITING, consumer, limit)
+    return [Waiting(row["event_id"], bytes(row["body"]), row["error"]) for row in rows]
 
 
 async def take(conn: Connection, identity: UUID) -> Taken | None:

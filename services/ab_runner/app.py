@@ -18,6 +18,7 @@ from libs.service_kit.service import Service
 from services.ab_runner import answers, handlers
 from services.ab_runner.settings import Settings
 from services.ab_runner.tasks import Models
+from services.ab_runner.watch import Watch
 
 
 def build(settings: Settings, models: Models | None = None) -> Service:
@@ -32,6 +33,9 @@ def build(settings: Settings, models: Models | None = None) -> Service:
     service.consume(ShardRequestedV1, handlers.on_shard_requested, db=db, models=models)
     service.consume(VersionActivatedV1, handlers.on_versions_activated, db=db)
     service.consume(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
+
+    watch = Watch(db, service.bus.ping, settings.run_patience, settings.runs_watched_every_s)
+    service.every(settings.runs_watched_every_s, "runs", watch.turn)
 
     service.answer(ImportSuite, answers.answer_import, db=db)
     service.answer(ListSuites, answers.answer_suites, db=db)

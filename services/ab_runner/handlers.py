@@ -35,23 +35,12 @@ PATIENCE = timedelta(seconds=20)
 
 async def on_ab_requested(event: Event[AbRequestedV1], db: Database, models: Models, shard_cases: int) -> None:
     """Deal both variants and the cases into shards, or say at once why the run cannot be carried out."""
-    asked = event.data
-    run = Run(
-        run_id=asked.run_id,
-        kind="ab",
-        touchpoint_id=asked.touchpoint_id,
-        workspace_id=asked.workspace_id,
-        variant_a=asked.variant_a,
-        variant_b=asked.variant_b,
-        split=asked.split,
-        requested_by=asked.requested_by,
-        requested_at=event.time,
-    )
+    run = ab_run(event)
     async with db.transaction(inbox=event) as tx:
         if not tx.fresh:
             return
-        refusal = await _start(tx, run, asked.case_ids, models, shard_cases)
-    _told(run, refusal)
+        refusal = await _start(tx, run, event.data.case_ids, models, shard_cases)
+    log_ended(run, refusal)
 
 
 async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, models: Models, shard_cases: int) -> None:
@@ -62,20 +51,45 @@ async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, models:
             return
         baseline = await baselines.current(tx.conn, asked.touchpoint_id, asked.workspace_id)
         before = baseline.variant if baseline and baseline.variant else asked.variant
-        run = Run(
-            run_id=asked.run_id,
-            kind="eval",
-            touchpoint_id=asked.touchpoint_id,
-            workspace_id=asked.workspace_id,
+        run = replace(
+            eval_run(event),
             variant_a=before.model_copy(update={"label": "baseline" if baseline else "no baseline"}),
-            variant_b=asked.variant,
-            split=asked.split,
-            requested_by=asked.requested_by,
-            requested_at=event.time,
             baseline_id=baseline.baseline_id if baseline else None,
         )
         refusal = await _start(tx, run, (), models, shard_cases)
-    _told(run, refusal)
+    log_ended(run, refusal)
+
+
+def ab_run(event: Event[AbRequestedV1]) -> Run:
+    """The run that is asked for, as far as the request tells."""
+    asked = event.data
+    return Run(
+        run_id=asked.run_id,
+        kind="ab",
+        touchpoint_id=asked.touchpoint_id,
+        workspace_id=asked.workspace_id,
+        variant_a=asked.variant_a,
+        variant_b=asked.variant_b,
+        split=asked.split,
+        requested_by=asked.requested_by,
+        requested_at=event.time,
+    )
+
+
+def eval_run(event: Event[EvalRequestedV1]) -> Run:
+    """The same for an evaluation; its text stands on both sides until the baseline is known."""
+    asked = event.data
+    return Run(
+        run_id=asked.run_id,
+        kind="eval",
+        touchpoint_id=asked.touchpoint_id,
+        workspace_id=asked.workspace_id,
+        variant_a=asked.variant,
+        variant_b=asked.variant,
+        split=asked.split,
+        requested_by=asked.requested_by,
+        requested_at=event.time,
+    )
 
 
 async def _start(
@@ -175,9 +189,9 @@ async def _finish(event: Event[ShardRequestedV1], db: Database, refusal: str | N
                 return
         run = await runs.get(tx.conn, run_id)
         ending = refusal or await _compare(tx.conn, run)
-        await _end(tx, run, ending)
+        await end(tx, run, ending)
     _count(done)
-    _told(run, ending)
+    log_ended(run, ending)
 
 
 async def _compare(conn: Connection, run: Run) -> Outcome | str:
@@ -189,8 +203,8 @@ async def _compare(conn: Connection, run: Run) -> Outcome | str:
         return str(error)
 
 
-async def _end(tx: Transaction[Any], run: Run, ending: Outcome | str) -> None:
-    """Store how a run ended and say it."""
+async def end(tx: Transaction[Any], run: Run, ending: Outcome | str) -> None:
+    """Store how a run ended and say it. The run is locked."""
     if isinstance(ending, str):
         at = await runs.fail(tx.conn, run.run_id, ending)
         if run.kind == "ab":
@@ -212,7 +226,7 @@ def _count(done: Done | None) -> None:
         telemetry.USD.inc(float(done.usd))
 
 
-def _told(run: Run, ending: Outcome | str | None) -> None:
+def log_ended(run: Run, ending: Outcome | str | None) -> None:
     """Log and count a run that ended. Variants are named by hash: a label may quote what a person typed."""
     if ending is None:
         return

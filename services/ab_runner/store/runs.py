@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,6 +16,7 @@ from libs.contracts.queries.ab_runner import ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.service_kit.db import Connection
 from services.ab_runner.domain import Run, Shard
+from services.ab_runner.progress import Progress
 from services.ab_runner.reports import Outcome
 
 _ADD = """
@@ -39,6 +40,10 @@ SELECT s.shard, s.variant, s.prompt_sha256, s.case_ids, r.run_id, r.suite_sha256
        r.status = 'running' AND s.done_at IS NULL AS open
 FROM shards s JOIN runs r USING (run_id) WHERE s.run_id = $1 AND s.shard = $2
 """
+_TAKE_UP = """
+UPDATE shards SET begun_at = coalesce(begun_at, clock_timestamp()), taken_up_at = clock_timestamp()
+WHERE run_id = $1 AND shard = $2 AND done_at IS NULL
+"""
 _COUNT = """
 UPDATE shards SET answered = least(answered + $3, cardinality(case_ids)), model_calls = model_calls + $3, usd = usd + $4
 WHERE run_id = $1 AND shard = $2
@@ -58,6 +63,27 @@ RETURNING finished_at
 _FAIL = """
 UPDATE runs SET status = 'failed', error = $2, finished_at = clock_timestamp() WHERE run_id = $1
 RETURNING finished_at
+"""
+_KNOWN = "SELECT run_id FROM runs WHERE run_id = ANY($1::uuid[])"
+_RUNNING = """
+SELECT r.run_id, s.dealt_at, s.waits, s.open_shards, s.shards,
+       greatest(
+           s.moved_at,
+           (SELECT max(finished_at) FROM runs AS older
+            WHERE s.waits AND older.status = 'completed' AND older.requested_at <= r.requested_at),
+           (SELECT max(answered_at) FROM results
+            WHERE prompt_sha256 = ANY(s.prompts) AND model = r.model AND params_sha256 = r.params_sha256)
+       ) AS moved_at,
+       EXISTS (SELECT FROM shards AS later WHERE later.dealt_at > s.dealt_at AND later.begun_at < now() - $1::interval)
+           AS passed_over
+FROM runs r CROSS JOIN LATERAL (
+    SELECT max(dealt_at) AS dealt_at, coalesce(bool_or(begun_at IS NULL AND done_at IS NULL), false) AS waits,
+           greatest(max(dealt_at), max(taken_up_at), max(done_at)) AS moved_at, count(*)::int AS shards,
+           array_agg(DISTINCT prompt_sha256) AS prompts,
+           coalesce(array_agg(shard ORDER BY shard) FILTER (WHERE done_at IS NULL), '{}') AS open_shards
+    FROM shards WHERE shards.run_id = r.run_id
+) AS s
+WHERE r.status = 'running' AND s.shards > 0
 """
 _REPORT = """
 SELECT r.run_id, r.kind, r.touchpoint_id, r.workspace_id, r.proposal_id, r.variant_a->>'label' AS label_a,
@@ -148,7 +174,8 @@ async def add(
 
 
 async def work(conn: Connection, run_id: UUID, shard: int) -> Work | None:
-    """A shard and what it needs; None when there is no such shard."""
+    """Take a shard up: the shard and what it needs; None when there is no such shard."""
+    await conn.execute(_TAKE_UP, run_id, shard)
     row = await conn.fetchrow(_WORK, run_id, shard)
     if row is None:
         return None
@@ -195,6 +222,17 @@ async def fail(conn: Connection, run_id: UUID, reason: str) -> datetime:
     """Store why the run could not be carried out; returns when."""
     at: datetime = await conn.fetchval(_FAIL, run_id, reason)
     return at
+
+
+async def running(conn: Connection, patience: timedelta) -> list[Progress]:
+    """The runs that are on, and how each moves."""
+    rows = await conn.fetch(_RUNNING, patience)
+    return [Progress(**{**row, "open_shards": tuple(row["open_shards"])}) for row in rows]
+
+
+async def known(conn: Connection, run_ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these runs are recorded."""
+    return {row["run_id"] for row in await conn.fetch(_KNOWN, run_ids)}
 
 
 async def report(conn: Connection, run_id: UUID) -> AbReport | None:
