@@ -1,0 +1,1 @@
+"""Rules of the Q&A library. Pure: no I/O, no clock, no bus."""
