@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__
-from burnish.commands import configure, decide, examine, ledger, look, measure, operate, run
+from burnish.commands import configure, decide, examine, ledger, library, look, measure, operate, run
 from burnish.commands.verbs import Spoken
 
 HEADINGS: Mapping[str, Sequence[str]] = {
@@ -18,6 +18,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Decide": ("proposals",),
     "Measure": ("suites", "ab"),
     "The ledger": ("live", "history", "rollback", "ledger"),
+    "The library": ("qa",),
     "Operate": ("dlq", "token"),
 }
 ELSEWHERE = {
@@ -68,5 +69,5 @@ def main() -> None:
     """
 
 
-for group in (run, examine, configure, look, decide, measure, ledger, operate):
+for group in (run, examine, configure, look, decide, measure, ledger, library, operate):
     group.add_to(main)

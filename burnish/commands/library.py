@@ -1,0 +1,87 @@
+"""The Q&A library: `qa lint`, `qa template`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from burnish.commands.verbs import Group, json_option, verb
+from burnish.failure import EXITS, FAILED
+from burnish.parameters import FILE
+from burnish.printer import answer, exact, plain, print_json
+
+if TYPE_CHECKING:
+    from services.qa_ingest.domain.blocks import Problem
+
+MAX_BUNDLE_BYTES = 20_000_000
+
+
+@dataclass(frozen=True)
+class Linted:
+    """One file: how many pairs it has, or why none of it can be taken."""
+
+    file: str
+    pairs: int
+    problems: list[Problem]
+    warnings: list[Problem]
+
+
+def add_to(group: click.Group) -> None:
+    """Register the verbs."""
+    qa = Group("qa", help="Questions and answers: check the files that hold them.")
+    group.add_command(qa)
+
+    @verb(
+        qa,
+        "lint",
+        example="burnish qa template > answers.md\nburnish qa lint answers.md",
+        exits={**EXITS, 0: "every file is a bundle", FAILED: "a file has problems; they are listed with their lines"},
+    )
+    @click.argument("paths", metavar="FILE...", type=FILE, nargs=-1, required=True)
+    @json_option
+    def lint(paths: Sequence[Path], as_json: bool) -> None:
+        """Check bundles: every problem with its line, and what would be right. Nothing is sent anywhere."""
+        linted = [_lint(path) for path in paths]
+        if as_json:
+            print_json([asdict(one) for one in linted])
+        else:
+            for one in linted:
+                _show(one)
+        raise SystemExit(FAILED if any(one.problems for one in linted) else 0)
+
+    @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
+    @json_option
+    def template(as_json: bool) -> None:
+        """Print a bundle to start from, with every key explained."""
+        text = (files("services.qa_ingest") / "templates" / "bundle.md").read_text("utf-8")
+        if as_json:
+            print_json({"template": text})
+        else:
+            exact(text)
+
+
+def _lint(path: Path) -> Linted:
+    from libs.files import UnreadableFile, read_text
+    from services.qa_ingest.domain.blocks import Problem
+    from services.qa_ingest.domain.bundle import BundleRejected, parse
+
+    try:
+        bundle = parse(read_text(path, MAX_BUNDLE_BYTES))
+    except UnreadableFile as error:
+        return Linted(str(path), 0, [Problem(1, str(error))], [])
+    except BundleRejected as error:
+        return Linted(str(path), 0, error.problems, [])
+    return Linted(str(path), len(bundle.entries), [], list(bundle.warnings))
+
+
+def _show(one: Linted) -> None:
+    for told, problems in (("error", one.problems), ("warning", one.warnings)):
+        for problem in problems:
+            answer(f"{plain(one.file)}:{problem.line}: {told}: {plain(problem.message)}")
+    if not one.problems:
+        answer(f"{plain(one.file)}: {one.pairs} pair{'' if one.pairs == 1 else 's'}")
