@@ -66,17 +66,19 @@ def add_to(group: click.Group) -> None:
 
 
 def _lint(path: Path) -> Linted:
-    from libs.files import UnreadableFile, read_text
+    from libs.files import UnreadableFile, read_bytes
     from services.qa_ingest.domain.blocks import Problem
-    from services.qa_ingest.domain.bundle import BundleRejected, parse
+    from services.qa_ingest.extractors.base import File, FileRejected
+    from services.qa_ingest.extractors.yaml_frontmatter import YamlFrontmatter
 
     try:
-        bundle = parse(read_text(path, MAX_BUNDLE_BYTES))
+        found = YamlFrontmatter().extract(File(path.name, read_bytes(path, MAX_BUNDLE_BYTES)))
     except UnreadableFile as error:
-        return Linted(str(path), 0, [Problem(1, str(error))], [])
-    except BundleRejected as error:
-        return Linted(str(path), 0, error.problems, [])
-    return Linted(str(path), len(bundle.entries), [], list(bundle.warnings))
+        return Linted(str(path), 0, [Problem(1, error.reason)], [])
+    except FileRejected as error:
+        return Linted(str(path), 0, list(error.problems), [])
+    warnings = [Problem(notice.place.line or 1, notice.message) for notice in found.notices]
+    return Linted(str(path), len(found.pairs), [], warnings)
 
 
 def _show(one: Linted) -> None:

@@ -49,4 +49,4 @@ def test_what_is_no_text_is_told(tmp_path: Path) -> None:
     file.write_bytes(b"\x89PNG\r\n\x1a\n\xff")
     code, out, _ = invoke("qa", "lint", str(file))
     assert code == 1
-    assert "it is not UTF-8" in out
+    assert out == f"{file}:1: error: not UTF-8 (byte 0); save the file as UTF-8\n"

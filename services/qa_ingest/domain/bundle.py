@@ -6,27 +6,28 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from typing import Any, Literal, TypeVar
+from typing import Any, get_args
 from uuid import UUID
 
 from services.qa_ingest.domain import strict_yaml
 from services.qa_ingest.domain.blocks import Block, Blocks, Problem, cut, normalise, outside_fences
+from services.qa_ingest.domain.envelope import (
+    MAX_ANSWER,
+    MAX_CADENCE_DAYS,
+    MAX_ID,
+    MAX_ITEMS,
+    MAX_QUESTION,
+    MAX_TEXT,
+    Provenance,
+    PublicationStatus,
+    Source,
+)
 from services.qa_ingest.domain.strict_yaml import Node, Scalar, Sequence
 
-MAX_QUESTION = 2_000
-MAX_ANSWER = 50_000
-MAX_ID = 100
-MAX_TEXT = 500
-MAX_ITEMS = 200
-MAX_CADENCE_DAYS = 1_095
 MOST_PROBLEMS = 50
 
-Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
-PublicationStatus = Literal["draft", "in_review", "published", "archived"]
-PROVENANCES = ("EXTRACTED", "INFERRED", "AMBIGUOUS")
-STATUSES = ("draft", "in_review", "published", "archived")
-
-T = TypeVar("T")
+PROVENANCES: tuple[str, ...] = get_args(Provenance)
+STATUSES: tuple[str, ...] = get_args(PublicationStatus)
 
 
 class BundleRejected(ValueError):
@@ -35,15 +36,6 @@ class BundleRejected(ValueError):
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a pair came from, as its author says."""
-
-    file: str
-    table_index: int | None = None
-    row_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

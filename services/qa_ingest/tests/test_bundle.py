@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.qa_ingest.domain.bundle import FIELDS, Bundle, BundleRejected, Entry, Source, meant_by, parse
+from services.qa_ingest.domain.bundle import FIELDS, Bundle, BundleRejected, Entry, meant_by, parse
 from services.qa_ingest.domain.bundle_writer import render
+from services.qa_ingest.domain.envelope import Source
 
 WORKSPACE = UUID("00000000-0000-4000-8000-000000000001")
 
@@ -91,7 +92,7 @@ def test_every_key_reaches_its_field() -> None:
         publication_status="published",
         valid_from=datetime(2024, 1, 1, tzinfo=UTC),
         valid_to=datetime(2027, 1, 1, 8, tzinfo=UTC),
-        sources=(Source("handbook.docx", 0, 4),),
+        sources=(Source(file="handbook.docx", table_index=0, row_index=4),),
         verified_at=datetime(2024, 5, 22, tzinfo=UTC),
         verified_by="desk@example.org",
         layer="support",
@@ -295,6 +296,9 @@ ANSWER = (
 OWN_KEY = LINE.filter(lambda key: meant_by(key) is None and key not in (*FIELDS, "<<"))
 
 
+SOURCE = st.builds(Source, file=LINE.filter(lambda text: len(text) <= 500), table_index=st.none() | st.integers(0, 9))
+
+
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     optional = st.none() | LINE.filter(lambda text: len(text) <= 100)
@@ -310,7 +314,9 @@ def entries(draw: st.DrawFn) -> Entry:
         confidence=draw(st.integers(0, 100)) / 100,
         provenance=draw(st.sampled_from(["EXTRACTED", "INFERRED", "AMBIGUOUS"])),
         valid_from=begins,
-        sources=tuple(draw(st.lists(st.builds(Source, LINE, st.none() | st.integers(0, 9)), max_size=2))),
+        sources=tuple(
+            draw(st.lists(st.builds(Source, file=LINE, table_index=st.none() | st.integers(0, 9)), max_size=2))
+        ),
         next_review_date=draw(st.none() | st.dates()),
         sensitive=draw(st.booleans()),
         metadata=draw(st.dictionaries(OWN_KEY, LINE, max_size=2)),

@@ -1,0 +1,1 @@
+"""Ways to find questions and answers in files, one module each."""
