@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import click
+from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from bench import machine
@@ -23,8 +24,9 @@ from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.touchpoints import Storage, Touchpoint
-from libs.service_kit.consumers import Consumer, Message
+from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
+from libs.service_kit.outcomes import Message
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import Installation
 from services.normaliser import handlers
@@ -98,7 +100,7 @@ async def _rate(
         await touchpoints.keep(conn, [_touchpoint()])
     client = await machine.connect(installation, "normaliser")
     js = client.jetstream(prefix="bus")
-    work = _bare(js, count) if make is None else _consume(make(db), js)
+    work = _bare(js, count) if make is None else _consume(make(db), client, js)
     took = await machine.seconds(work)
     await client.close()
     await db.close()
@@ -112,8 +114,8 @@ def _touchpoint() -> TouchpointRegisteredV1:
     return TouchpointRegisteredV1(touchpoint=touchpoint, revision=1, registered_by="bench")
 
 
-async def _consume(consumer: Consumer[SignalObservedV1], js: JetStreamContext) -> None:
-    running = asyncio.create_task(consumer.run(js))
+async def _consume(consumer: Consumer[SignalObservedV1], client: Client, js: JetStreamContext) -> None:
+    running = asyncio.create_task(consumer.run(client, "bus"))
     while True:
         info = await js.consumer_info(DURABLE.stream, DURABLE.name)
         if info.num_pending == 0 and info.num_ack_pending == 0:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import click
+from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from bench import machine
@@ -47,13 +48,13 @@ async def _rate(installation: Installation, count: int, *, kit: bool) -> float:
     await machine.fill(installation, machine.signals(count))
     client = await machine.connect(installation, "normaliser")
     js = client.jetstream(prefix="bus")
-    work: Awaitable[None] = _kit(js, count) if kit else _raw(js, count)
+    work: Awaitable[None] = _kit(client, count) if kit else _raw(js, count)
     took = await machine.seconds(work)
     await client.close()
     return count / took
 
 
-async def _kit(js: JetStreamContext, count: int) -> None:
+async def _kit(client: Client, count: int) -> None:
     handled, complete = 0, asyncio.Event()
 
     async def nothing(events: list[Event[SignalObservedV1]]) -> None:
@@ -64,7 +65,7 @@ async def _kit(js: JetStreamContext, count: int) -> None:
 
     unused = Database("normaliser", "")  # opened only for a dead letter
     consumer = Consumer[SignalObservedV1](DURABLE, nothing, db=unused, redelivery=Redelivery(), dependencies={})
-    running = asyncio.create_task(consumer.run(js))
+    running = asyncio.create_task(consumer.run(client, "bus"))
     await complete.wait()
     await consumer.stop()
     await running

@@ -1,11 +1,14 @@
-"""The connection of one service to its NATS account."""
+"""The connection of one service to its NATS account: a FastStream broker that declares and starts nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-import nats
+from fast_depends.pydantic import PydanticSerializer
+from faststream.nats import NatsBroker
+from faststream.security import SASLPlaintext
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
@@ -16,33 +19,48 @@ from libs.service_kit.settings import KitSettings
 log = logging.get(__name__)
 
 
+def new_broker(url: str = "nats://localhost:4222", **options: Any) -> NatsBroker:
+    """A broker that prints nothing and calls an error of wiring by its name.
+
+    FastStream's logger prints exceptions with the values that caused them; without the serializer's own errors a value
+    that is missing from its context looks like a bad message.
+    """
+    broker = NatsBroker(url, logger=None, serializer=PydanticSerializer(use_fastdepends_errors=True), **options)
+    broker._setup_logger()  # none; without this a message is handled only after `connect()`
+    return broker
+
+
 class Bus:
     """Connect once; the client reconnects for ever, since giving up would leave a service deaf."""
 
     def __init__(self, service: str, settings: KitSettings) -> None:
-        self._service = service
-        self._settings = settings
+        self.prefix = settings.js_prefix
         self._client: Client | None = None
         self._closing = False
         self.on_lost: Callable[[], None] = lambda: None
-
-    async def open(self) -> None:
-        """Connect. Raises when the server cannot be reached or refuses the account."""
-        settings = self._settings
-        self._client = await nats.connect(
+        password = settings.nats_password.get_secret_value()
+        self.broker = new_broker(
             settings.nats_url,
-            user=settings.nats_user or None,
-            password=settings.nats_password.get_secret_value() or None,
-            name=f"burnish/{self._service}",
+            security=SASLPlaintext(settings.nats_user, password) if settings.nats_user else None,
+            name=f"burnish/{service}",
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.5,
             ping_interval=20,
             max_outstanding_pings=3,
+            js_options={"prefix": settings.js_prefix, "timeout": 5},
+            graceful_timeout=settings.graceful_timeout_s,
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
             closed_cb=self._on_closed,
         )
+
+    async def open(self) -> None:
+        """Connect. Raises when the server cannot be reached or refuses the account."""
+        self._client = await self.broker.connect()
+        # FastStream's callback around ours raises at what it takes for final, as a refusal: right for the first
+        # connection; later it would end the client's task of reconnecting and leave the service deaf.
+        self._client._error_cb = self._on_error
 
     async def close(self) -> None:
         """Flush and close."""
@@ -62,7 +80,7 @@ class Bus:
     @property
     def js(self) -> JetStreamContext:
         """JetStream through the account's imports."""
-        return self.client.jetstream(prefix=f"{self._settings.js_prefix}", timeout=5)
+        return self.client.jetstream(prefix=self.prefix, timeout=5)
 
     async def ping(self) -> None:
         """One round trip to the server; raises when it does not answer in five seconds."""

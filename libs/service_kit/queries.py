@@ -8,25 +8,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from faststream.message import StreamMessage
+from faststream.nats import NatsBroker, NatsRouter
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
-from pydantic import ValidationError
 
 from libs.contracts.queries.base import AnyQuery, Query, Reply
 from libs.service_kit import logging, tracing
+from libs.service_kit.answers import Answers
+from libs.service_kit.bus import new_broker
 from libs.service_kit.errors import Refused, Unavailable
-from libs.service_kit.metrics import QUERIES
+from libs.service_kit.wiring import WiringError, bound, unfilled
 
 log = logging.get(__name__)
 
 ReplyT = TypeVar("ReplyT", bound=Reply)
 Answerer = Callable[..., Awaitable[Reply]]
 TIMEOUT_S = 10.0
-MAX_REPLY_BYTES = 3 * 1024 * 1024
 IN_FLIGHT = 32
+QUEUE = "answer"
 
 
 class Asker:
@@ -62,20 +65,41 @@ def _read(query: Query[ReplyT], body: bytes) -> ReplyT:
 
 
 class Responder:
-    """Answers one kind of query. Handlers are plain functions of a query and their dependencies."""
+    """Answers one kind of query. Handlers are plain functions of a query and their dependencies.
 
-    def __init__(self, subject: str, query: type[AnyQuery], handler: Answerer, dependencies: Mapping[str, Any]) -> None:
+    Subscription and reply are ours: FastStream's drop the questions that come while it stops. `broker` is the
+    service's; without one it stands alone, for a test.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        query: type[AnyQuery],
+        handler: Answerer,
+        dependencies: Mapping[str, Any],
+        broker: NatsBroker | None = None,
+    ) -> None:
         self.subject = subject
-        self._query = query
-        self._handler = handler
-        self._dependencies = dependencies
+        self._broker = broker = broker or new_broker()
+        self._what = f"the answer to {query.__name__}"
+        router = NatsRouter(middlewares=[Answers(subject, query)])
+        self._subscriber = router.subscriber(subject, queue=QUEUE, no_reply=True, decoder=_asked, title=subject)
+        self._subscriber(bound(handler, self._what, (query, AnyQuery), dependencies))
+        broker.include_router(router)
+        self._subscriber.schema()  # builds what calls the handler; `start()` would too, and would subscribe
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscription: Subscription | None = None
 
+    def check(self) -> None:
+        """Raise WiringError, when the service starts, for what FastStream could not give the handler."""
+        (call,) = self._subscriber.calls
+        if call.dependant is not None and (missing := unfilled(call.dependant, self._broker.context)):
+            raise WiringError(f"{call.name} needs {', '.join(missing)}, which nobody gives it: {self._what}")
+
     async def start(self, client: Client) -> None:
         """Subscribe in a queue group, so that replicas share the questions."""
-        self._subscription = await client.subscribe(self.subject, queue="answer", cb=self._received)
+        self._subscription = await client.subscribe(self.subject, queue=QUEUE, cb=self._received)
 
     async def drain(self) -> None:
         """Take no more questions, and wait for the answers in work."""
@@ -87,24 +111,11 @@ class Responder:
 
     async def answer(self, body: bytes) -> bytes:
         """The reply to one question: `{"reply": …}` or `{"refused": {status, code, detail}}`."""
-        try:
-            query = self._query.model_validate_json(body)
-            reply = await self._handler(query, **self._dependencies)
-            encoded = b'{"reply":' + reply.model_dump_json().encode() + b"}"
-            if len(encoded) > MAX_REPLY_BYTES:
-                raise Refused("too_large", "the answer is too large; ask for fewer", status=413)
-        except Refused as no:
-            QUERIES.labels(self.subject, "refused").inc()
-            return _refused(no.status, no.code, no.detail, no.extra)
-        except ValidationError as error:
-            QUERIES.labels(self.subject, "invalid").inc()
-            return _refused(422, "invalid", logging.describe(error))
-        except Exception as error:
-            QUERIES.labels(self.subject, "failed").inc()
-            log.error("query.failed", subject=self.subject, error=logging.describe(error))
-            return _refused(503, "failed", f"{self.subject} could not be answered: {type(error).__name__}")
-        QUERIES.labels(self.subject, "answered").inc()
-        return encoded
+        return await self._answer(Msg(_client=None, subject=self.subject, data=body))  # type: ignore[arg-type]
+
+    async def _answer(self, message: Msg) -> bytes:
+        reply: bytes = (await self._subscriber.process_message(message)).body
+        return reply
 
     async def _received(self, message: Msg) -> None:
         # A slow question must not hold up the next one: nats-py calls back one at a time.
@@ -113,16 +124,13 @@ class Responder:
         task.add_done_callback(self._tasks.discard)
 
     async def _respond(self, message: Msg) -> None:
-        parent = (message.headers or {}).get("traceparent")
         async with self._slots:
-            with tracing.span(self.subject, parent):
-                body = await self.answer(message.data)
+            body = await self._answer(message)
         try:
             await message.respond(body)
         except NatsError as error:
             log.warning("query.reply_lost", subject=self.subject, error=logging.describe(error))
 
 
-def _refused(status: int, code: str, detail: str, extra: Mapping[str, object] | None = None) -> bytes:
-    told = {"status": status, "code": code, "detail": detail, "extra": dict(extra or {})}
-    return json.dumps({"refused": told}, default=str).encode()
+async def _asked(message: StreamMessage[Any]) -> Any:
+    return message.body  # `Answers` has put the query there

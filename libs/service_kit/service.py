@@ -6,32 +6,35 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
 
 from libs.contracts import topology
-from libs.contracts.envelope import EventData
-from libs.contracts.queries.base import AnyQuery
+from libs.contracts.envelope import Event, EventData
+from libs.contracts.queries.base import AnyQuery, Reply
 from libs.contracts.queries.dead_letters import DeadLetters, ListDeadLetters, ReplayDeadLetter, Replayed
-from libs.service_kit import dead_letters, inbox, logging, outbox
+from libs.service_kit import asyncapi, dead_letters, inbox, logging, outbox
 from libs.service_kit.bus import Bus
-from libs.service_kit.consumers import Consumer, Handler
+from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.health import Check, Readiness, health_app, health_router
 from libs.service_kit.metrics import CONSUMER_LAG, DEAD_LETTERS_OPEN, OUTBOX_AGE, OUTBOX_DEPTH
 from libs.service_kit.publishing import Publisher
-from libs.service_kit.queries import Answerer, Asker, Responder
+from libs.service_kit.queries import Asker, Responder
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.settings import KitSettings
+from libs.service_kit.wiring import Handler, WiringError
 
 log = logging.get(__name__)
 
 DataT = TypeVar("DataT", bound=EventData)
+QueryT = TypeVar("QueryT", bound=AnyQuery)
+P = ParamSpec("P")
 Job = Callable[[], Awaitable[Any]]
 START_PATIENCE_S = 60.0
 GAUGES_EVERY_S = 5.0
@@ -49,6 +52,9 @@ class Service:
         )
         self.bus = Bus(name, settings)
         self.bus.on_lost = lambda: self._fail("bus")
+        self.broker = self.bus.broker
+        for event in self.entry.says:  # for the document only: facts leave through the outbox
+            self.broker.publisher(event.type, schema=Event[event], title=event.type)  # type: ignore[valid-type]
         self.asker = Asker(lambda: self.bus.client)
         self._consumers: dict[str, Consumer[Any]] = {}
         self._responders: list[Responder] = self._dead_letter_responders()
@@ -66,22 +72,46 @@ class Service:
 
     # --- wiring -------------------------------------------------------------------------------------------
 
-    def consume(self, event: type[EventData], handler: Handler, **dependencies: Any) -> None:
-        """Hear `event`, as the topology allows. The handler gets a list of events, or one when the batch is 1."""
-        durable = topology.durable(self.name, event)
-        self._consumers[durable.name] = Consumer(
-            durable,
-            handler,
-            db=self.db,
-            redelivery=Redelivery(self.settings.redelivery_delays_s),
-            dependencies=dependencies,
-        )
+    def consume_each(
+        self,
+        event: type[DataT],
+        handler: Callable[Concatenate[Event[DataT], P], Awaitable[None]],
+        *none: P.args,
+        **dependencies: P.kwargs,
+    ) -> None:
+        """Hear `event`, as the topology allows, one at a time. Raises WiringError where handler or durable do not fit.
 
-    def answer(self, query: type[AnyQuery], handler: Answerer, **dependencies: Any) -> None:
+        `dependencies` are given to each call by name.
+        """
+        self._consume("consume_each", event, handler, none, dependencies)
+
+    def consume_batch(
+        self,
+        event: type[DataT],
+        handler: Callable[Concatenate[list[Event[DataT]], P], Awaitable[None]],
+        *none: P.args,
+        **dependencies: P.kwargs,
+    ) -> None:
+        """Hear `event`, as the topology allows, as many at a time as there are, up to the durable's batch."""
+        self._consume("consume_batch", event, handler, none, dependencies)
+
+    def answer(
+        self,
+        query: type[QueryT],
+        handler: Callable[Concatenate[QueryT, P], Awaitable[Reply]],
+        *none: P.args,
+        **dependencies: P.kwargs,
+    ) -> None:
         """Answer `query`, as the topology allows."""
         if query not in self.entry.answers:
             raise KeyError(f"the topology does not let {self.name!r} answer {query.subject!r}: add it to SERVICES")
-        self._responders.append(Responder(query.subject, query, handler, dependencies))
+        _keywords_only(none)
+        self._responders.append(Responder(query.subject, query, handler, dependencies, self.broker))
+
+    def provide(self, **values: Any) -> None:
+        """What handlers may take with FastStream's `Context()`, by these names."""
+        for name, value in values.items():
+            self.broker.context.set_global(name, value)
 
     def every(self, seconds: float, name: str, job: Job) -> None:
         """Run `job` now and then every so many seconds; a failure is logged and the next turn comes."""
@@ -129,7 +159,7 @@ class Service:
 
     async def start(self) -> None:
         """Connect and begin to work. The health endpoints answer from the first moment, ready only at the end."""
-        self._unheard()
+        self._check_wiring()
         await self._start_http()
         await self._patiently("database", self.db.open)
         await self._patiently("bus", self.bus.open)
@@ -143,7 +173,7 @@ class Service:
             await responder.start(self.bus.client)
         await self.bus.client.flush()
         for consumer in self._consumers.values():
-            self._spawn(consumer.name, consumer.run(self.bus.js))
+            self._spawn(consumer.name, consumer.run(self.bus.client, self.bus.prefix))
         for name, work, seconds in [*self._jobs, *self._own_jobs()]:
             self._spawn(name, self._repeat(name, work, seconds))
         self.started.set()
@@ -153,8 +183,7 @@ class Service:
         """Stop taking work, finish what is in hand within the graceful timeout, close the connections."""
         log.info("service.stopping")
         self._stopping.set()
-        for consumer in self._consumers.values():
-            await consumer.stop()
+        await asyncio.gather(*(consumer.stop() for consumer in self._consumers.values()))
         if self._relay is not None:
             await self._relay.stop()
         if self._tasks:
@@ -173,11 +202,35 @@ class Service:
 
     # --- parts --------------------------------------------------------------------------------------------
 
-    def _unheard(self) -> None:
+    def _consume(
+        self, how: str, event: type[EventData], handler: Handler, none: tuple[Any, ...], dependencies: Mapping[str, Any]
+    ) -> None:
+        durable = topology.durable(self.name, event)
+        right = "consume_each" if durable.batch == 1 else "consume_batch"
+        if how != right:
+            raise WiringError(
+                f"app.py of {self.name} wires {event.__name__} with {how}, but the durable {durable.name} has "
+                f"batch={durable.batch} in the topology: use {right}, or change the batch"
+            )
+        _keywords_only(none)
+        self._consumers[durable.name] = Consumer(
+            durable,
+            handler,
+            db=self.db,
+            redelivery=Redelivery(self.settings.redelivery_delays_s),
+            dependencies=dependencies,
+            broker=self.broker,
+        )
+
+    def _check_wiring(self) -> None:
         """Built and never turned on: a durable of the table without a handler would silently fill up."""
         missing = [d.event.type for d in self.entry.hears if d.name not in self._consumers]
         if missing:
             raise RuntimeError(f"{self.name} hears {', '.join(missing)} in the topology, but app.py wires no handler")
+        for consumer in self._consumers.values():
+            consumer.check()
+        for responder in self._responders:
+            responder.check()
 
     async def _patiently(self, what: str, connect: Callable[[], Awaitable[None]]) -> None:
         """A server that is not up yet is waited for, up to a minute."""
@@ -225,6 +278,7 @@ class Service:
             app = health_app(self.name, readiness)
         else:
             app.include_router(health_router(readiness))
+        app.include_router(asyncapi.router(self.name, self.broker))
         listening = _bind(self.settings.http_host, self.settings.http_port)
         self.http_port = int(listening.getsockname()[1])
         server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
@@ -269,9 +323,11 @@ class Service:
             CONSUMER_LAG.labels(consumer.name).set(info.num_pending or 0)
 
     def _dead_letter_responders(self) -> list[Responder]:
+        list_subject = topology.dead_letter_list_subject(self.name)
+        replay_subject = topology.dead_letter_replay_subject(self.name)
         return [
-            Responder(topology.dead_letter_list_subject(self.name), ListDeadLetters, self._list_dead_letters, {}),
-            Responder(topology.dead_letter_replay_subject(self.name), ReplayDeadLetter, self._replay, {}),
+            Responder(list_subject, ListDeadLetters, self._list_dead_letters, {}, self.broker),
+            Responder(replay_subject, ReplayDeadLetter, self._replay, {}, self.broker),
         ]
 
     async def _list_dead_letters(self, query: ListDeadLetters) -> DeadLetters:
@@ -296,6 +352,11 @@ class Service:
         async with self.db.connection() as conn:
             await dead_letters.mark_replayed(conn, query.dead_letter_id)
         return Replayed(outcome="handled")
+
+
+def _keywords_only(none: tuple[Any, ...]) -> None:
+    if none:
+        raise WiringError(f"dependencies are given by name; {len(none)} came without one")
 
 
 class _Server(uvicorn.Server):

@@ -27,12 +27,16 @@ def build(settings: Settings, models: Models | None = None) -> Service:
     db = service.db
     models = models or Models(settings.model_concurrency)
 
-    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
-    service.consume(AbRequestedV1, handlers.on_ab_requested, db=db, models=models, shard_cases=settings.shard_cases)
-    service.consume(EvalRequestedV1, handlers.on_eval_requested, db=db, models=models, shard_cases=settings.shard_cases)
-    service.consume(ShardRequestedV1, handlers.on_shard_requested, db=db, models=models)
-    service.consume(VersionActivatedV1, handlers.on_versions_activated, db=db)
-    service.consume(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
+    service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
+    service.consume_each(
+        AbRequestedV1, handlers.on_ab_requested, db=db, models=models, shard_cases=settings.shard_cases
+    )
+    service.consume_each(
+        EvalRequestedV1, handlers.on_eval_requested, db=db, models=models, shard_cases=settings.shard_cases
+    )
+    service.consume_each(ShardRequestedV1, handlers.on_shard_requested, db=db, models=models)
+    service.consume_batch(VersionActivatedV1, handlers.on_versions_activated, db=db)
+    service.consume_batch(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
 
     watch = Watch(db, service.bus.ping, settings.run_patience, settings.runs_watched_every_s)
     service.every(settings.runs_watched_every_s, "runs", watch.turn)

@@ -17,9 +17,9 @@ from services.normaliser.settings import Settings
 def build(settings: Settings) -> Service:
     """The service, ready to `run()`."""
     service = Service("normaliser", settings)
-    service.consume(SignalObservedV1, handlers.on_signals_observed, db=service.db)
-    service.consume(SignalProcessedV1, handlers.on_signals_processed, db=service.db)
-    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
+    service.consume_batch(SignalObservedV1, handlers.on_signals_observed, db=service.db)
+    service.consume_batch(SignalProcessedV1, handlers.on_signals_processed, db=service.db)
+    service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
     service.answer(ListSignals, handlers.answer_list, db=service.db)
     service.answer(CountSignals, handlers.answer_count, db=service.db)
     service.every(settings.rejudge_every_s, "rejudge", partial(handlers.rejudge, service.db))

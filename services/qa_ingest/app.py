@@ -11,5 +11,5 @@ from services.qa_ingest.settings import Settings
 def build(settings: Settings) -> Service:
     """The service, ready to `run()`."""
     service = Service("qa_ingest", settings)
-    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
+    service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
     return service

@@ -39,10 +39,10 @@ def build(settings: Settings) -> Service:
     )
     registration = Registration(db, ledger, repositories)
 
-    service.consume(
+    service.consume_each(
         ProposalApprovedV1, handlers.on_proposal_approved, db=db, ledger=ledger, pending_merges=pending_merges
     )
-    service.consume(ActivationJudgedV1, handlers.on_activation_judged, db=db)
+    service.consume_each(ActivationJudgedV1, handlers.on_activation_judged, db=db)
     service.answer(GetPrompt, handlers.answer_prompt, db=db, ledger=ledger)
 
     async def forget_keys() -> None:

@@ -27,9 +27,11 @@ def build(settings: Settings) -> Service:
     )
     runner = Runner(service.db, platform, settings)
 
-    service.consume(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db, follow_up=handlers.keep_sources)
-    service.consume(ScanRequestedV1, handlers.on_scan_requested, db=service.db)
-    service.consume(EvalRegressedV1, handlers.on_evals_regressed, db=service.db)
+    service.consume_batch(
+        TouchpointRegisteredV1, touchpoints.on_registered, db=service.db, follow_up=handlers.keep_sources
+    )
+    service.consume_each(ScanRequestedV1, handlers.on_scan_requested, db=service.db)
+    service.consume_batch(EvalRegressedV1, handlers.on_evals_regressed, db=service.db)
     service.answer(ListScanRuns, handlers.answer_runs, db=service.db)
     service.answer(
         ResolveEvidence,

@@ -14,10 +14,12 @@ from nats.errors import NoRespondersError
 from nats.js.errors import APIError
 
 from libs.contracts import topology
+from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.topology import SERVICES
-from libs.service_kit.consumers import Consumer, Message
+from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
+from libs.service_kit.outcomes import Message
 from libs.service_kit.publishing import Outgoing, Publisher
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import Installation
@@ -104,12 +106,13 @@ async def test_a_consumer_that_stopped_takes_no_message_from_the_next(installati
                 heard.put_nowait(message.data)
                 await message.ack()
 
+    async def nothing(events: list[Event[SignalObservedV1]]) -> None: ...
+
     durable = topology.durable("normaliser", SignalObservedV1)
     db = Database("normaliser", "")
-    first, second = (Hearing(durable, asyncio.sleep, db=db, redelivery=Redelivery(), dependencies={}) for _ in range(2))
+    first, second = (Hearing(durable, nothing, db=db, redelivery=Redelivery(), dependencies={}) for _ in range(2))
     client, sender = await connect(installation, "normaliser"), await connect(installation, "scanner")
-    js = client.jetstream(prefix="bus")
-    running = asyncio.create_task(first.run(js))
+    running = asyncio.create_task(first.run(client, "bus"))
     said = sender.jetstream(prefix="bus")
     await said.publish(OBSERVED, b"1", stream="REFINEMENT", timeout=5)
     assert await asyncio.wait_for(heard.get(), 5) == b"1"
@@ -121,7 +124,7 @@ async def test_a_consumer_that_stopped_takes_no_message_from_the_next(installati
     await running
     await client.flush()
     await said.publish(OBSERVED, b"2", stream="REFINEMENT", timeout=5)
-    running = asyncio.create_task(second.run(js))
+    running = asyncio.create_task(second.run(client, "bus"))
     assert await asyncio.wait_for(heard.get(), 5) == b"2"
     await second.stop()
     await running

@@ -30,7 +30,12 @@ from libs.service_kit.testing import Installation
 from libs.service_kit.tests.support import effects, make_effects_table, note, observed
 
 
-async def ignore(events: Any, db: Database) -> None:
+async def ignore_processed(events: list[Event[SignalProcessedV1]], db: Database) -> None:
+    async with db.transaction(inbox=events):
+        pass
+
+
+async def ignore_registered(events: list[Event[TouchpointRegisteredV1]], db: Database) -> None:
     async with db.transaction(inbox=events):
         pass
 
@@ -41,12 +46,24 @@ async def count(query: CountSignals) -> SignalCounts:
     return SignalCounts(counts=(TouchpointCounts(touchpoint_id="t", stored=1, unprocessed=0, rejected=0),))
 
 
-def build(installation: Installation, **changes: Any) -> Service:
+def build(
+    installation: Installation,
+    on_observed: Callable[[list[Event[SignalObservedV1]], Database], Awaitable[None]] = note,
+    on_count: Callable[[CountSignals], Awaitable[SignalCounts]] = count,
+    **changes: Any,
+) -> Service:
     service = Service("normaliser", KitSettings(**{**installation.settings("normaliser"), **changes}))
-    service.consume(SignalObservedV1, note, db=service.db)
-    service.consume(SignalProcessedV1, ignore, db=service.db)
-    service.consume(TouchpointRegisteredV1, ignore, db=service.db)
-    service.answer(CountSignals, count)
+
+    async def observe(events: list[Event[SignalObservedV1]], db: Database) -> None:
+        await on_observed(events, db)
+
+    async def answer(query: CountSignals) -> SignalCounts:
+        return await on_count(query)
+
+    service.consume_batch(SignalObservedV1, observe, db=service.db)
+    service.consume_batch(SignalProcessedV1, ignore_processed, db=service.db)
+    service.consume_batch(TouchpointRegisteredV1, ignore_registered, db=service.db)
+    service.answer(CountSignals, answer)
     return service
 
 
@@ -97,7 +114,15 @@ async def test_what_is_heard_takes_effect_and_is_said_on(installation: Installat
     assert sorted(await effects(service.db)) == sorted(event.id for event in events)
 
 
-async def test_a_poison_message_is_listed_and_replayed(installation: Installation, service: Service) -> None:
+async def test_a_poison_message_is_listed_and_replayed(installation: Installation) -> None:
+    await make_effects_table(installation.admin_dsn)
+    handle = note
+
+    async def observe(events: list[Event[SignalObservedV1]], db: Database) -> None:
+        await handle(events, db)
+
+    service = build(installation, observe)
+    await service.start()
     bad, good = observed("poison"), observed("fine")
     await push(installation, [bad, b"not json", good])
     client, asker = await registry_asker(installation)
@@ -120,7 +145,7 @@ async def test_a_poison_message_is_listed_and_replayed(installation: Installatio
             for event in tx.fresh:
                 await tx.conn.execute("INSERT INTO effects (event_id) VALUES ($1)", event.id)
 
-    service._consumers["normaliser-refinement_signal_observed_v1"]._handler = fixed
+    handle = fixed
     for _ in range(2):
         done = await asker.ask(replay, subject=replay_subject)
         assert done.outcome == "handled"
@@ -132,6 +157,7 @@ async def test_a_poison_message_is_listed_and_replayed(installation: Installatio
     assert stream.state.messages == 2
     await admin.close()
     await client.close()
+    await service.close()
 
 
 async def test_questions_are_answered_refused_and_missed(installation: Installation, service: Service) -> None:
@@ -171,8 +197,7 @@ async def test_a_service_that_stops_answers_what_it_was_asked_and_nothing_new(in
     async def note_stop() -> None:
         stopping.set()
 
-    service = build(installation)
-    next(each for each in service._responders if each.subject == CountSignals.subject)._handler = slowly
+    service = build(installation, on_count=slowly)
     service.on_stop(note_stop)
     await service.start()
     client, asker = await registry_asker(installation)

@@ -299,11 +299,12 @@ async def test_answers_and_refusals_of_other_services_come_through(api: Api, ins
             {"counts": [{"touchpoint_id": query.touchpoint_id, "stored": 3, "unprocessed": 1, "rejected": 0}]}
         )
 
-    async def status(query: GetDetectorStatus) -> Any:
-        return query.reply.model_validate({"signals": 3, "unprocessed": 1, "patterns": 0})
+    busy = False
 
-    async def refuse(query: GetDetectorStatus) -> Any:
-        raise Refused("busy", "not now", status=409)
+    async def status(query: GetDetectorStatus) -> Any:
+        if busy:
+            raise Refused("busy", "not now", status=409)
+        return query.reply.model_validate({"signals": 3, "unprocessed": 1, "patterns": 0})
 
     client = await api.admin()
     await register(client, in_table())
@@ -317,7 +318,7 @@ async def test_answers_and_refusals_of_other_services_come_through(api: Api, ins
         answer = (await client.get(f"{ROOT}/touchpoints/summary/status")).json()
         assert (answer["signals"]["stored"], answer["detector"]["signals"]) == (3, 3)
         assert answer["live"]["live"] is True
-        detector._handler = refuse
+        busy = True
         is_problem(await client.get(f"{ROOT}/touchpoints/summary/status"), 409, "busy")
     finally:
         for other in others:

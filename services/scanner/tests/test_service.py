@@ -64,7 +64,10 @@ async def test_the_running_service_scans_on_schedule_and_on_demand_and_over_a_re
         await publish(event_of(ScanRequestedV1(request_id=uuid4(), touchpoint_id="support.intent", requested_by="me")))
         [event] = await hear(js, 1)
         assert event.data.source_key == f"feed_flags:{flag}"
-        runs = (await asker.ask(ListScanRuns())).runs
+        async with asyncio.timeout(10):
+            # The run is recorded after what it emitted.
+            while len(runs := (await asker.ask(ListScanRuns())).runs) < 2:
+                await asyncio.sleep(0.01)
         assert [(run.signals_emitted, run.ok) for run in runs] == [(1, True), (700, True)]
     finally:
         await service.close()

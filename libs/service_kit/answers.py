@@ -1,0 +1,78 @@
+"""The answer to a question as it stands on the bus: a FastStream middleware around the handler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from faststream import BaseMiddleware, Response
+from pydantic import ValidationError
+
+from libs.contracts.queries.base import AnyQuery
+from libs.service_kit import logging, tracing
+from libs.service_kit.errors import Refused
+from libs.service_kit.metrics import QUERIES
+
+if TYPE_CHECKING:
+    from faststream import ContextRepo, StreamMessage
+
+log = logging.get(__name__)
+MAX_REPLY_BYTES = 3 * 1024 * 1024
+
+
+class Answers:
+    """`{"reply": …}` or `{"refused": {status, code, detail}}` around the handler of one kind of question."""
+
+    def __init__(self, subject: str, query: type[AnyQuery]) -> None:
+        self.subject = subject
+        self._query = query
+
+    def __call__(self, msg: Any, /, *, context: ContextRepo) -> BaseMiddleware:
+        """One question comes."""
+        return _Scope(msg, context=context, answers=self)
+
+    async def answer(self, body: bytes, handle: Callable[[AnyQuery], Awaitable[Any]]) -> bytes:
+        """The reply to one question."""
+        try:
+            reply = await handle(self._query.model_validate_json(body))
+            encoded: bytes = b'{"reply":' + reply.model_dump_json().encode() + b"}"
+            if len(encoded) > MAX_REPLY_BYTES:
+                raise Refused("too_large", "the answer is too large; ask for fewer", status=413)
+        except Refused as no:
+            QUERIES.labels(self.subject, "refused").inc()
+            return _refused(no.status, no.code, no.detail, no.extra)
+        except ValidationError as error:
+            QUERIES.labels(self.subject, "invalid").inc()
+            return _refused(422, "invalid", logging.describe(error))
+        except Exception as error:
+            QUERIES.labels(self.subject, "failed").inc()
+            log.error("query.failed", subject=self.subject, error=logging.describe(error))
+            return _refused(503, "failed", f"{self.subject} could not be answered: {type(error).__name__}")
+        QUERIES.labels(self.subject, "answered").inc()
+        return encoded
+
+
+class _Scope(BaseMiddleware):
+    """FastStream's side of it: from the bytes of a question to the query, and from the reply back to bytes."""
+
+    def __init__(self, msg: Any, /, *, context: ContextRepo, answers: Answers) -> None:
+        super().__init__(msg, context=context)
+        self._answers = answers
+
+    async def consume_scope(self, call_next: Callable[..., Awaitable[Any]], msg: StreamMessage[Any]) -> Response:
+        """Around one call of the handler."""
+
+        async def handle(query: AnyQuery) -> Any:
+            part = copy(msg)
+            part.body = query
+            return await call_next(part)
+
+        with tracing.span(self._answers.subject, msg.headers.get("traceparent")):
+            return Response(await self._answers.answer(msg.body, handle))
+
+
+def _refused(status: int, code: str, detail: str, extra: Mapping[str, object] | None = None) -> bytes:
+    told = {"status": status, "code": code, "detail": detail, "extra": dict(extra or {})}
+    return json.dumps({"refused": told}, default=str).encode()
