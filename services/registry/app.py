@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from libs.auth.tokens import JwksKeys, Verifier
 from libs.contracts.events.pattern_detector import ActivationJudgedV1
 from libs.contracts.events.proposal import ProposalApprovedV1
 from libs.contracts.queries.registry import GetPrompt
 from libs.service_kit.service import Service
-from services.registry import drift, handlers
+from services.registry import handlers
 from services.registry.api import build_api
 from services.registry.api.gateway import Gateway
+from services.registry.drift import DriftCheck
 from services.registry.ledger import Ledger
 from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
@@ -50,7 +49,7 @@ def build(settings: Settings) -> Service:
             await idempotency.forget(conn, settings.idempotency_hours)
 
     service.every(settings.intents_every_s, "intents", pending_merges.check)
-    service.every(settings.drift_every_s, "drift", partial(drift.check, db, ledger, pending_merges, repositories))
+    service.every(settings.drift_every_s, "drift", DriftCheck(db, ledger, pending_merges, repositories).check)
     service.every(FORGET_EVERY_S, "idempotency", forget_keys)
     service.check("jwks", keys.check)
     service.serve(build_api(Gateway(db, service.asker, verifier, ledger, pending_merges, registration)))

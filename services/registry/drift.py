@@ -14,6 +14,7 @@ from services.registry.adapters import StorageError, content_sha256
 from services.registry.adapters.base import StorageErrorCode
 from services.registry.domain import Line
 from services.registry.ledger import Ledger
+from services.registry.looks import Looks
 from services.registry.pending_merges import PendingMerges
 from services.registry.storage import Repositories
 from services.registry.store import entries, findings, touchpoints, versions
@@ -21,29 +22,50 @@ from services.registry.store.versions import Activation
 
 log = logging.get(__name__)
 
-UNKNOWN: tuple[StorageErrorCode, ...] = ("git_timeout", "git_failed", "git_missing", "repository_not_allowed")
+UNKNOWN: tuple[StorageErrorCode, ...] = (
+    "git_timeout",
+    "git_failed",
+    "git_missing",
+    "repository_damaged",
+    "repository_not_allowed",
+)
 """Trouble in looking, which says nothing about the text."""
 
 
-async def check(db: Database, ledger: Ledger, pending_merges: PendingMerges, repositories: Repositories) -> int:
-    """Check every live version; how many have drifted now. Each edit is told once."""
-    await pending_merges.check()
-    async with db.connection() as conn:
-        live = await versions.all_live(conn)
-        active = {each.touchpoint.id: each.touchpoint for each in await touchpoints.all_of_them(conn)}
-    drifted = 0
-    for activation in live:
-        touchpoint = active[activation.target.touchpoint_id]
-        try:
-            found = await _found(db, repositories, touchpoint, activation)
-        except StorageError as error:
-            log.warning("drift.unknown", touchpoint=touchpoint.id, code=error.code)
-            continue
-        if touchpoint.active and found != activation.content_sha256:
-            drifted += 1
-            await _record_drift(ledger, activation, found)
-    metrics.DRIFTED.set(drifted)
-    return drifted
+class DriftCheck:
+    """Checks every live version, each by itself: a store that cannot be looked at says nothing about the others."""
+
+    def __init__(self, db: Database, ledger: Ledger, pending_merges: PendingMerges, repositories: Repositories) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._pending_merges = pending_merges
+        self._repositories = repositories
+        self._looks = Looks()
+
+    async def check(self) -> int:
+        """How many live versions have drifted now. Each edit is told once."""
+        await self._pending_merges.check()
+        async with self._db.connection() as conn:
+            live = await versions.all_live(conn)
+            registered = {each.touchpoint.id: each.touchpoint for each in await touchpoints.all_of_them(conn)}
+        drifted: list[Activation] = []
+
+        async def look(activation: Activation) -> None:
+            touchpoint = registered[activation.target.touchpoint_id]
+            found = await _found(self._db, self._repositories, touchpoint, activation)
+            if touchpoint.active and found != activation.content_sha256:
+                drifted.append(activation)
+                await _record_drift(self._ledger, activation, found)
+
+        unknown = await self._looks.over(live, lambda activation: activation.target.touchpoint_id, look, _unknown)
+        metrics.DRIFTED.set(len(drifted))
+        metrics.DRIFT_UNKNOWN.set(unknown)
+        return len(drifted)
+
+
+async def _unknown(activation: Activation, error: Exception) -> None:
+    code = error.code if isinstance(error, StorageError) else type(error).__name__
+    log.warning("drift.unknown", touchpoint=activation.target.touchpoint_id, code=code)
 
 
 async def _found(

@@ -10,3 +10,4 @@ ROLLBACKS_PROPOSED = Counter("burnish_rollbacks_proposed_total", "Rollbacks that
 INTENTS = Gauge("burnish_intents", "Changes that wait for a person to merge, by state", ["state"])
 DRIFT_DETECTED = Counter("burnish_drift_detected_total", "Edits behind the ledger's back that were found")
 DRIFTED = Gauge("burnish_drifted", "Live versions whose stored text is not the one that was activated")
+DRIFT_UNKNOWN = Gauge("burnish_drift_unknown", "Live versions whose store could not be looked at")

@@ -18,6 +18,7 @@ from services.registry.adapters import RollbackProposal, StorageError
 from services.registry.adapters.base import StorageErrorCode
 from services.registry.domain import Line, Target, branch_name, previous_version
 from services.registry.ledger import Ledger, closing_line, conflict, require_stamp
+from services.registry.looks import Looks
 from services.registry.storage import Repositories
 from services.registry.store import entries, intents, touchpoints, versions
 from services.registry.store.intents import Intent
@@ -45,6 +46,7 @@ class PendingMerges:
         self._db = db
         self._ledger = ledger
         self._repositories = repositories
+        self._looks = Looks()
 
     # --- an approved proposal -----------------------------------------------------------------------------
 
@@ -80,7 +82,8 @@ class PendingMerges:
 
     async def _not_ready(self, intent: Intent, error: StorageError) -> None:
         if error.code in PASSING:
-            raise TimeoutError(str(error)) from error
+            await self._trouble(intent, error)
+            return
         async with self._db.transaction() as tx:
             if error.code == "nothing_to_change":
                 # The tracked branch holds the text already: there is nothing to merge, only to confirm.
@@ -98,11 +101,13 @@ class PendingMerges:
         """
         async with self._db.connection() as conn:
             working = await intents.at_work(conn, touchpoint_id)
-        for intent in working:
-            try:
-                await self._check_one(intent, again)
-            except (StorageError, Refused, TimeoutError) as error:
-                log.warning("intent.check_failed", touchpoint=intent.target.touchpoint_id, error=_code(error))
+        await self._looks.over(
+            working,
+            lambda intent: intent.target.touchpoint_id,
+            lambda intent: self._check_one(intent, again),
+            self._trouble,
+            at_once=touchpoint_id is not None,
+        )
         async with self._db.connection() as conn:
             left = await intents.at_work(conn, touchpoint_id)
             if touchpoint_id is None:
@@ -117,6 +122,17 @@ class PendingMerges:
         commit = await adapter.merged(intent.content_sha256)
         if commit is not None:
             await self._ledger.confirm(intent.intent_id, commit)
+        elif intent.error_code is not None:
+            async with self._db.connection() as conn:
+                await intents.troubled(conn, intent.intent_id, None, None)
+
+    async def _trouble(self, intent: Intent, error: Exception) -> None:
+        """Told once, with the intent and in the log, not again at every turn; a word and a place, never a text."""
+        code = _code(error)
+        async with self._db.connection() as conn:
+            news = await intents.troubled(conn, intent.intent_id, code, _told(error))
+        if news:
+            log.warning("intent.check_failed", touchpoint=intent.target.touchpoint_id, code=code)
 
     # --- rollback -----------------------------------------------------------------------------------------
 
@@ -276,4 +292,9 @@ def waiver_lines(target: Target, by: str, proposal_id: UUID | None, waiver: str 
 
 
 def _code(error: Exception) -> str:
-    return str(getattr(error, "code", type(error).__name__))
+    return str(getattr(error, "code", type(error).__name__))[:100]
+
+
+def _told(error: Exception) -> str:
+    """Only what is ours to say: the text of any other error may hold what stands in a file."""
+    return str(error) if isinstance(error, StorageError | Refused) else "it could not be looked at"

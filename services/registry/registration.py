@@ -35,6 +35,8 @@ FIELDS = {
     "repository_missing": "storage.repository",
     "repository_not_allowed": "storage.repository",
     "not_a_repository": "storage.repository",
+    "repository_damaged": "storage.repository",
+    "git_timeout": "storage.repository",
     "branch_missing": "storage.branch",
     "bad_branch_name": "storage.branch",
     "bad_path": "storage.paths",

@@ -9,39 +9,35 @@ from libs.contracts.touchpoints import Touchpoint
 from services.registry.adapters import Identity, SkillFileAdapter, StorageError
 
 AUTHOR = Identity("Burnish", "burnish@localhost")
-ROOTS_HINT = "Add the folder it lies in to BURNISH_REPOSITORY_ROOTS of the registry."
 
 
 class Repositories:
-    """The repositories that may be opened: those below one of `roots`, with every link on the way resolved."""
+    """The repositories that may be opened: those of which everything lies below one of `roots`."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = tuple(root.resolve() for root in roots)
+        self._roots = tuple(roots)
 
     def open(self, touchpoint: Touchpoint) -> SkillFileAdapter:
-        """The adapter of a touchpoint whose prompt is in git. Raises StorageError where that is not allowed."""
+        """The adapter of a touchpoint whose prompt is in git. Raises StorageError for what is no local path."""
         storage = touchpoint.storage
         return SkillFileAdapter(
-            self._allowed(storage.repository or ""),
+            _local(storage.repository or ""),
             storage.branch,
             storage.paths,
             post_apply=storage.post_apply,
             author=AUTHOR,
+            roots=self._roots,
         )
 
-    def _allowed(self, location: str) -> Path:
-        if "://" in location or location.startswith("git@"):
-            raise StorageError(
-                "repository_not_allowed", f"{location} is not a folder.", "Clone it, and give the local path."
-            )
-        path = Path(location)
-        if not path.is_absolute():
-            raise StorageError(
-                "repository_not_allowed", f"{location} is a relative path.", "Give the absolute path on the server."
-            )
-        resolved = path.resolve()
-        if not any(resolved.is_relative_to(root) for root in self._roots):
-            raise StorageError(
-                "repository_not_allowed", f"{location} lies in no folder that repositories may lie in.", ROOTS_HINT
-            )
-        return resolved
+
+def _local(location: str) -> Path:
+    if "://" in location or location.startswith("git@"):
+        raise StorageError(
+            "repository_not_allowed", f"{location} is not a folder.", "Clone it, and give the local path."
+        )
+    path = Path(location)
+    if not path.is_absolute():
+        raise StorageError(
+            "repository_not_allowed", f"{location} is a relative path.", "Give the absolute path on the server."
+        )
+    return path

@@ -18,8 +18,8 @@ from services.registry.adapters.base import (
     content_sha256,
     measure_drift,
 )
-from services.registry.adapters.git import Identity
 from services.registry.adapters.skill_file import SkillFileAdapter
+from services.registry.git.run import Identity
 
 __all__ = [
     "DRIFT_WARNING",

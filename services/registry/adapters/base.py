@@ -36,6 +36,7 @@ StorageErrorCode = Literal[
     "nothing_to_change",
     "path_missing",
     "path_outside_repository",
+    "repository_damaged",
     "repository_missing",
     "repository_not_allowed",
     "symbolic_link",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from services.registry.adapters import git, objects
 from services.registry.adapters.base import (
     Activation,
     CurrentPrompt,
@@ -24,9 +24,11 @@ from services.registry.adapters.base import (
     measure_drift,
     text_bytes,
 )
-from services.registry.adapters.git import BURNISH, Identity
-from services.registry.adapters.objects import Snapshot
-from services.registry.adapters.worktree import uncommitted_edits
+from services.registry.git import objects
+from services.registry.git.objects import Snapshot
+from services.registry.git.repository import Repository, opened
+from services.registry.git.run import BURNISH, Identity, scratch
+from services.registry.git.worktree import uncommitted_edits
 
 BRANCH_PREFIX = "burnish/"
 
@@ -52,8 +54,9 @@ class SkillFileAdapter:
 
     The tracked branch's tip is the only truth: uncommitted text is never read. No method touches
     the work tree, the real index or HEAD, nothing runs that the repository's configuration names,
-    and only `propose` in branch mode writes at all. `redeploy_required` says that applications load
-    the file themselves and keep what they loaded; `post_apply` what a person runs after merging.
+    and only `propose` in branch mode writes at all. All that the repository refers to must lie below
+    one of `roots`. `redeploy_required` says that applications load the file themselves and keep what
+    they loaded; `post_apply` what a person runs after merging.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class SkillFileAdapter:
         branch: str,
         paths: Sequence[str],
         *,
+        roots: Sequence[Path],
         redeploy_required: bool = True,
         post_apply: Sequence[str] = (),
         author: Identity = BURNISH,
@@ -74,6 +78,7 @@ class SkillFileAdapter:
         self._redeploy_required = redeploy_required
         self._post_apply = tuple(post_apply)
         self._author = author
+        self._roots = tuple(roots)
 
     @property
     def tier(self) -> Tier:
@@ -82,33 +87,32 @@ class SkillFileAdapter:
 
     async def current(self) -> CurrentPrompt:
         """The exact text at the tracked branch's tip; `version_ref` is `git:<last commit to touch it>`."""
-        repo, tip = await self._open()
-        commit = await self._last_touched(repo, tip.commit)
+        async with self._opened() as (repo, tip):
+            commit = await self._last_touched(repo, tip.commit)
         return CurrentPrompt(tip.parts, content_sha256(tip.parts), f"git:{commit}", tip.commit)
 
     async def read(self, version_ref: str) -> tuple[PromptPart, ...]:
         """The prompt at `git:<full commit id>`; raises `unknown_version` and `path_missing`."""
-        repo = await objects.open_repository(self._repository)
-        return (await self._read(repo, version_ref)).parts
+        async with opened(self._repository, self._roots) as repo:
+            return (await self._read(repo, version_ref)).parts
 
     async def list_versions(self, limit: int = 20) -> list[StoredVersion]:
         """The commits that touched the files, newest first, at most `limit`; renames are not followed.
 
         A commit at which the prompt was not a readable text, whole, is left out.
         """
-        repo, tip = await self._open()
-        listed = await git.run(
-            repo,
-            "rev-list",
-            f"--max-count={limit}",
-            "--encoding=UTF-8",
-            "--format=%H%x00%ct%x00%an%x00%s",
-            tip.commit,
-            "--",
-            *self._paths,
-        )
-        rows = listed.stdout.decode("utf-8", "replace").split("\n")
-        found = [await self._stored_version(repo, row) for row in rows if "\0" in row]
+        async with self._opened() as (repo, tip):
+            listed = await repo.git(
+                "rev-list",
+                f"--max-count={limit}",
+                "--encoding=UTF-8",
+                "--format=%H%x00%ct%x00%an%x00%s",
+                tip.commit,
+                "--",
+                *self._paths,
+            )
+            rows = listed.stdout.decode("utf-8", "replace").split("\n")
+            found = [await self._stored_version(repo, row) for row in rows if "\0" in row]
         return [version for version in found if version is not None]
 
     async def propose(
@@ -122,21 +126,21 @@ class SkillFileAdapter:
     ) -> Intent:
         """Write `parts` as one commit on the new branch `burnish/<branch_name>`, based on the tracked tip.
 
-        Parts that are not given stay as they are. CurrentCaller again with the same text finds the same
+        Parts that are not given stay as they are. Asking again with the same text finds the same
         branch. Raises `conflict` when the tracked text is not the expected one or the branch holds
         something else, `uncommitted_edits`, and `nothing_to_change`; nothing is written then.
         """
-        repo, tip = await self._open()
-        name = await self._proposal_branch(repo, branch_name)
-        self._refuse_moved(tip, expected_current_sha256)
-        change = self._change(tip, parts)
-        await self._refuse_uncommitted(repo, tip)
-        if mode == "patch":
-            return self._intent(change, await self._patch(repo, change))
-        with git.scratch() as env:
-            tree = await objects.write_tree(repo, tip, change.texts, env)
-            patch = await objects.diff(repo, tip.commit, tree, change.paths, env)
-        commit, base = await self._on_branch(repo, name, change, tree, message)
+        async with self._opened() as (repo, tip):
+            name = await self._proposal_branch(repo, branch_name)
+            self._refuse_moved(tip, expected_current_sha256)
+            change = self._change(tip, parts)
+            await self._refuse_uncommitted(repo, tip)
+            if mode == "patch":
+                return self._intent(change, await self._patch(repo, change))
+            with scratch() as env:
+                tree = await objects.write_tree(repo, tip, change.texts, env)
+                patch = await objects.diff(repo, tip.commit, tree, change.paths, env)
+            commit, base = await self._on_branch(repo, name, change, tree, message)
         return self._intent(change, patch, branch=name, commit=commit, base=base)
 
     async def merged(self, content_sha256: str) -> str | None:
@@ -164,15 +168,15 @@ class SkillFileAdapter:
         Changes nothing in the repository. Raises `nothing_to_change` when the tracked branch
         already holds that text.
         """
-        repo, tip = await self._open()
-        if parts is None:
-            parts = (await self._read(repo, to_ref or "")).parts
-        change = self._change(tip, parts)
-        patch = await self._patch(repo, change)
-        drift = measure_drift(activated_sha256, content_sha256(tip.parts))
-        revert = await self._last_touched(repo, tip.commit)
-        restores = await self._revert_restores(repo, revert, change)
-        edited = await uncommitted_edits(repo, self._branch, tip)
+        async with self._opened() as (repo, tip):
+            if parts is None:
+                parts = (await self._read(repo, to_ref or "")).parts
+            change = self._change(tip, parts)
+            patch = await self._patch(repo, change)
+            drift = measure_drift(activated_sha256, content_sha256(tip.parts))
+            revert = await self._last_touched(repo, tip.commit)
+            restores = await self._revert_restores(repo, revert, change)
+            edited = await uncommitted_edits(repo, self._branch, tip)
         target_sha256 = content_sha256(change.target)
         target_ref = to_ref or f"sha256:{target_sha256}"
         return RollbackProposal(
@@ -213,23 +217,24 @@ class SkillFileAdapter:
         """See `rollback_proposal`."""
         return await self.rollback_proposal(activated_sha256=activated_sha256, to_ref=version_ref, parts=parts)
 
-    async def _open(self) -> tuple[Path, Snapshot]:
-        repo = await objects.open_repository(self._repository)
-        branch = await objects.checked_branch(repo, self._branch)
-        tip = await objects.branch_tip(repo, branch)
-        return repo, await objects.read_snapshot(repo, tip, self._paths)
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Repository, Snapshot]]:
+        async with opened(self._repository, self._roots) as repo:
+            branch = await objects.checked_branch(repo, self._branch)
+            tip = await objects.branch_tip(repo, branch)
+            yield repo, await objects.read_snapshot(repo, tip, self._paths)
 
-    async def _read(self, repo: Path, version_ref: str) -> Snapshot:
+    async def _read(self, repo: Repository, version_ref: str) -> Snapshot:
         commit = objects.checked_object_id(version_ref)
         if await objects.find_commit(repo, commit) is None:
-            raise StorageError("unknown_version", f"{repo} has no commit {commit}.", "Is the clone shallow?")
+            raise StorageError("unknown_version", f"{repo.root} has no commit {commit}.", "Is the clone shallow?")
         return await objects.read_snapshot(repo, commit, self._paths)
 
-    async def _last_touched(self, repo: Path, commit: str) -> str:
-        found = await git.run(repo, "rev-list", "--max-count=1", commit, "--", *self._paths)
+    async def _last_touched(self, repo: Repository, commit: str) -> str:
+        found = await repo.git("rev-list", "--max-count=1", commit, "--", *self._paths)
         return found.line
 
-    async def _stored_version(self, repo: Path, row: str) -> StoredVersion | None:
+    async def _stored_version(self, repo: Repository, row: str) -> StoredVersion | None:
         commit, seconds, author, summary = row.split("\0")
         try:
             snapshot = await objects.read_snapshot(repo, commit, self._paths)
@@ -240,7 +245,7 @@ class SkillFileAdapter:
         created_at = datetime.fromtimestamp(int(seconds), UTC)
         return StoredVersion(f"git:{commit}", content_sha256(snapshot.parts), created_at, author, summary)
 
-    async def _proposal_branch(self, repo: Path, branch_name: str) -> str:
+    async def _proposal_branch(self, repo: Repository, branch_name: str) -> str:
         if branch_name.startswith("-"):
             raise StorageError("bad_branch_name", f"{branch_name!r} cannot be a branch name.")
         return await objects.checked_branch(repo, BRANCH_PREFIX + branch_name.removeprefix(BRANCH_PREFIX))
@@ -273,29 +278,30 @@ class SkillFileAdapter:
             )
         return _Change(tip, target, changed)
 
-    async def _refuse_uncommitted(self, repo: Path, tip: Snapshot) -> None:
+    async def _refuse_uncommitted(self, repo: Repository, tip: Snapshot) -> None:
         edited = await uncommitted_edits(repo, self._branch, tip)
         if edited:
             raise StorageError(
                 "uncommitted_edits",
-                f"{repo} has uncommitted edits to {', '.join(edited)} on branch {self._branch}.",
+                f"{repo.root} has uncommitted edits to {', '.join(edited)} on branch {self._branch}.",
                 "Commit or discard them, then try again.",
             )
 
-    async def _patch(self, repo: Path, change: _Change) -> str:
-        with git.scratch(await objects.objects_folder(repo)) as env:
+    async def _patch(self, repo: Repository, change: _Change) -> str:
+        with scratch(repo.objects) as env:
             tree = await objects.write_tree(repo, change.tip, change.texts, env)
             return await objects.diff(repo, change.tip.commit, tree, change.paths, env)
 
-    async def _on_branch(self, repo: Path, name: str, change: _Change, tree: str, message: str) -> tuple[str, str]:
+    async def _on_branch(
+        self, repo: Repository, name: str, change: _Change, tree: str, message: str
+    ) -> tuple[str, str]:
         """Create the branch, or find it with this very change; the commit and its base."""
-        ref = f"refs/heads/{name}"
-        existing = await objects.find_commit(repo, ref)
+        existing = await objects.find_branch(repo, name)
         if existing is None:
             commit = await self._commit(repo, tree, change.tip.commit, message)
-            if await self._create_branch(repo, ref, commit):
+            if await objects.create_branch(repo, name, commit):
                 return commit, change.tip.commit
-            existing = await objects.find_commit(repo, ref)
+            existing = await objects.find_branch(repo, name)
         base = await self._base_of_same_change(repo, existing, change) if existing else None
         if existing is None or base is None:
             raise StorageError(
@@ -305,19 +311,9 @@ class SkillFileAdapter:
             )
         return existing, base
 
-    async def _create_branch(self, repo: Path, ref: str, commit: str) -> bool:
-        """Create the ref; False when somebody else has taken its name, or one that rules it out."""
-        absent = "0" * len(commit)
-        made = await git.run(repo, "update-ref", ref, commit, absent, check=False)
-        taken = (b"already exists", b"exists; cannot create", b"but expected")
-        if made.returncode and not any(sign in made.stderr for sign in taken):
-            raise git.failure("update-ref", made)
-        return made.returncode == 0
-
-    async def _commit(self, repo: Path, tree: str, parent: str, message: str) -> str:
+    async def _commit(self, repo: Repository, tree: str, parent: str, message: str) -> str:
         body = message.replace("\0", "").strip() or f"Change {', '.join(self._paths)}"
-        made = await git.run(
-            repo,
+        made = await repo.git(
             "commit-tree",
             "--no-gpg-sign",
             tree,
@@ -328,7 +324,7 @@ class SkillFileAdapter:
         )
         return made.line
 
-    async def _base_of_same_change(self, repo: Path, existing: str, change: _Change) -> str | None:
+    async def _base_of_same_change(self, repo: Repository, existing: str, change: _Change) -> str | None:
         """The base of an existing branch if merging it into the tip would still be exactly this change."""
         bases = await objects.parents(repo, existing)
         tip = change.tip.commit
@@ -365,7 +361,7 @@ class SkillFileAdapter:
             post_apply=list(self._post_apply),
         )
 
-    async def _revert_restores(self, repo: Path, revert: str, change: _Change) -> bool:
+    async def _revert_restores(self, repo: Repository, revert: str, change: _Change) -> bool:
         bases = await objects.parents(repo, revert)
         if len(bases) != 1:
             return False

@@ -40,8 +40,12 @@ _FAILED = """
 UPDATE intents SET state = 'failed', error_code = $2, error = $3, updated_at = now()
 WHERE intent_id = $1 AND state IN ('recorded', 'failed')
 """
+_TROUBLED = """
+UPDATE intents SET error_code = $2, error = $3, updated_at = now()
+WHERE intent_id = $1 AND state IN ('recorded', 'open') AND error_code IS DISTINCT FROM $2 RETURNING true
+"""
 _CONFIRMED = """
-UPDATE intents SET state = 'confirmed', confirmed_at = $2, updated_at = now()
+UPDATE intents SET state = 'confirmed', confirmed_at = $2, error_code = NULL, error = NULL, updated_at = now()
 WHERE intent_id = $1 AND state IN ('recorded', 'open', 'failed') RETURNING true
 """
 _CLOSE_OTHERS = f"""
@@ -122,6 +126,11 @@ async def opened(conn: Connection, intent_id: UUID, branch: str | None, commit: 
 async def failed(conn: Connection, intent_id: UUID, code: str, error: str) -> None:
     """The change could not be made ready, and why."""
     await conn.execute(_FAILED, intent_id, code, error)
+
+
+async def troubled(conn: Connection, intent_id: UUID, code: str | None, error: str | None) -> bool:
+    """Why its store cannot be looked at, None when it can again; True when that is news. Its state stays."""
+    return bool(await conn.fetchval(_TROUBLED, intent_id, code, error))
 
 
 async def confirmed(conn: Connection, intent_id: UUID, where: str) -> bool:

@@ -19,8 +19,9 @@ from libs.service_kit.consumers import Consumer
 from libs.service_kit.errors import Refused
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
-from services.registry import drift, handlers
+from services.registry import handlers
 from services.registry.domain import Target
+from services.registry.drift import DriftCheck
 from services.registry.ledger import verify_chain
 from services.registry.store import intents
 from services.registry.tests.support import FIRST, SECOND, SKILL, THIRD, Parts, Repository, approved, in_table
@@ -250,7 +251,7 @@ async def test_an_edit_behind_the_ledgers_back_is_told_once(
     await parts.register(in_git, in_table(), in_table("asleep"))
 
     async def check() -> int:
-        return await drift.check(parts.db, parts.ledger, parts.pending_merges, parts.repositories)
+        return await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check()
 
     assert await check() == 0
     repository.commit(SKILL, THIRD)
@@ -276,7 +277,7 @@ async def test_a_merge_that_was_not_noticed_yet_is_no_drift(
     approval = approved("support.intent", await parts.live(IN_GIT), SECOND)
     await deliver(approval)
     repository.git("merge", "-q", f"burnish/{approval.proposal_id.hex[:12]}")
-    assert await drift.check(parts.db, parts.ledger, parts.pending_merges, parts.repositories) == 0
+    assert await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check() == 0
     assert (await parts.live(IN_GIT)).parts[0].text == SECOND
 
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +25,8 @@ from services.registry.adapters import (
     StorageError,
     content_sha256,
 )
-from services.registry.adapters import git as git_module
 from services.registry.adapters.base import MAX_PART_CHARACTERS, prompt_part
-from services.registry.adapters.person import apply_patch_and_commit, merge_branch
+from services.registry.git import run as git_module
 
 SKILL = "skills/intent.md"
 FIRST = "# Intents\n\ncard_arrival: where is my card\nrefund: money back\n"
@@ -71,6 +70,11 @@ class Repository:
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.rev("HEAD")
 
+    def apply(self, patch: str, message: str) -> str:
+        self.git("apply", "--index", "-", stdin=patch.encode())
+        self.git("commit", "-q", "-m", message)
+        return self.rev("HEAD")
+
     def everything(self) -> dict[str, bytes]:
         """Every file below the root, work tree and git folder alike."""
         files = (file for file in sorted(self.root.rglob("*")) if file.is_file() or file.is_symlink())
@@ -91,7 +95,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def adapter_for(repository: Repository, *paths: str) -> SkillFileAdapter:
-    return SkillFileAdapter(repository.root, "main", paths or (SKILL,))
+    return SkillFileAdapter(repository.root, "main", paths or (SKILL,), roots=[repository.root.parent])
 
 
 def prompt(text: str, path: str = SKILL) -> list[PromptPart]:
@@ -232,7 +236,9 @@ async def test_propose_makes_one_commit_on_its_own_branch_and_touches_nothing_el
 
 
 async def test_the_author_can_be_configured(repository: Repository) -> None:
-    adapter = SkillFileAdapter(repository.root, "main", [SKILL], author=Identity("Bot", "bot@example.org"))
+    adapter = SkillFileAdapter(
+        repository.root, "main", [SKILL], roots=[repository.root], author=Identity("Bot", "bot@example.org")
+    )
     await propose(adapter, SECOND)
     assert repository.git("log", "-1", "--format=%ae", "burnish/p1").decode().strip() == "bot@example.org"
 
@@ -265,7 +271,7 @@ async def test_a_taken_branch_name_is_a_conflict(repository: Repository) -> None
 async def test_a_branch_that_was_merged_and_rolled_back_is_not_reused(repository: Repository) -> None:
     adapter = adapter_for(repository)
     await propose(adapter, SECOND)
-    await merge_branch(repository.root, "burnish/p1", "main")
+    repository.git("merge", "-q", "burnish/p1")
     repository.commit(SKILL, FIRST, "Roll back")
     with pytest.raises(StorageError) as refused:
         await propose(adapter, SECOND)
@@ -345,7 +351,7 @@ async def test_several_parts_and_file_modes(repository: Repository) -> None:
     assert intent.paths == (other,)
     assert repository.git("ls-tree", "burnish/p1", "--", other).startswith(b"100755 ")
     applies(repository, intent.diff)
-    await apply_patch_and_commit(repository.root, intent.diff, "By hand", "main")
+    repository.apply(intent.diff, "By hand")
     assert await adapter.merged(intent.content_sha256)
 
 
@@ -484,7 +490,7 @@ async def test_an_intent_becomes_effective_when_a_person_merges(repository: Repo
     assert await adapter.merged(intent.content_sha256) is None
     assert not (await adapter.activate(intent)).effective
     repository.commit("README.md", "meanwhile\n")
-    await merge_branch(repository.root, "burnish/p1", "main", fast_forward=False)
+    repository.git("merge", "-q", "--no-ff", "--no-edit", "burnish/p1")
     assert await adapter.merged(intent.content_sha256) == intent.commit
     assert (await adapter.activate(intent)).version_ref == f"git:{intent.commit}"
     assert (repository.root / SKILL).read_text() == SECOND
@@ -493,30 +499,9 @@ async def test_an_intent_becomes_effective_when_a_person_merges(repository: Repo
 async def test_a_patch_applied_by_hand_confirms_as_well(repository: Repository) -> None:
     adapter = adapter_for(repository)
     intent = await propose(adapter, SECOND)
-    commit = await apply_patch_and_commit(repository.root, intent.diff, "By hand", "main")
+    commit = repository.apply(intent.diff, "By hand")
     assert await adapter.merged(intent.content_sha256) == commit
     assert repository.git("status", "--porcelain") == b""
-
-
-async def test_the_persons_helpers_refuse_without_a_trace(repository: Repository) -> None:
-    adapter = adapter_for(repository)
-    intent = await propose(adapter, SECOND)
-    repository.commit(SKILL, "something else entirely\n")
-    before = repository.person_state()
-    attempts: list[Callable[[], Awaitable[str]]] = [
-        lambda: apply_patch_and_commit(repository.root, intent.diff, "m", "main"),
-        lambda: apply_patch_and_commit(repository.root, intent.diff, "m", "other"),
-        lambda: merge_branch(repository.root, "burnish/p1", "main"),
-    ]
-    for attempt in attempts:
-        with pytest.raises(StorageError) as refused:
-            await attempt()
-        assert refused.value.code == "conflict"
-    assert repository.git("status", "--porcelain") == b""
-    after = repository.person_state()
-    changed = {Path(name).name for name in before if before[name] != after.get(name)}
-    assert changed <= {"index", "HEAD"}, "only the index's time stamps and the log of HEAD may differ"
-    assert repository.rev("HEAD") == repository.rev("main")
 
 
 # Rolling back
@@ -536,7 +521,7 @@ async def test_rollback_proposal_restores_the_text_and_changes_nothing(repositor
     assert rollback.target_version_ref == first
     assert second in rollback.explanation
     applies(repository, rollback.diff)
-    await apply_patch_and_commit(repository.root, rollback.diff, "Roll back", "main")
+    repository.apply(rollback.diff, "Roll back")
     assert await adapter.merged(sha(FIRST))
 
 
@@ -598,7 +583,12 @@ async def test_rollback_to_the_present_text_is_nothing_to_change(repository: Rep
 
 async def test_configured_steps_reach_the_person(repository: Repository) -> None:
     adapter = SkillFileAdapter(
-        repository.root, "main", [SKILL], redeploy_required=True, post_apply=["make sync-taxonomy"]
+        repository.root,
+        "main",
+        [SKILL],
+        roots=[repository.root],
+        redeploy_required=True,
+        post_apply=["make sync-taxonomy"],
     )
     intent = await propose(adapter, SECOND)
     rollback = await adapter.rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
@@ -613,7 +603,7 @@ async def test_configured_steps_reach_the_person(repository: Repository) -> None
 async def test_bare_repository(repository: Repository, tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     repository.git("clone", "-q", "--bare", str(repository.root), str(bare))
-    adapter = SkillFileAdapter(bare, "main", [SKILL])
+    adapter = SkillFileAdapter(bare, "main", [SKILL], roots=[tmp_path])
     intent = await propose(adapter, SECOND)
     assert repository.git("cat-file", "blob", f"burnish/p1:{SKILL}", at=bare) == SECOND.encode()
     applies(repository, intent.diff)
@@ -630,7 +620,7 @@ async def test_sha256_object_format(tmp_path: Path) -> None:
     intent = await propose(adapter, SECOND)
     assert len(first) == len(intent.commit or "") == 64
     assert (await propose(adapter, SECOND)).commit == intent.commit
-    await merge_branch(repository.root, "burnish/p1", "main")
+    repository.git("merge", "-q", "burnish/p1")
     rollback = await adapter.rollback_proposal(activated_sha256=sha(SECOND), to_ref=f"git:{first}")
     applies(repository, rollback.diff)
 
@@ -794,14 +784,14 @@ async def test_a_linked_folder_in_the_work_tree_is_not_followed(repository: Repo
 )
 def test_paths_that_are_not_plain_are_refused(tmp_path: Path, path: str, code: str) -> None:
     with pytest.raises(StorageError) as refused:
-        SkillFileAdapter(tmp_path, "main", [path])
+        SkillFileAdapter(tmp_path, "main", [path], roots=[tmp_path])
     assert refused.value.code == code
 
 
 @pytest.mark.parametrize("paths", [[], ["a.md", "a.md"]])
 def test_a_prompt_has_paths_and_each_once(tmp_path: Path, paths: list[str]) -> None:
     with pytest.raises(StorageError) as refused:
-        SkillFileAdapter(tmp_path, "main", paths)
+        SkillFileAdapter(tmp_path, "main", paths, roots=[tmp_path])
     assert refused.value.code == "bad_path"
 
 
@@ -815,7 +805,7 @@ async def test_bad_branch_names_are_refused(repository: Repository, name: str) -
 @pytest.mark.parametrize("name", ["-d", "a..b", "a\nb", "", "refs/heads/main"])
 async def test_bad_tracked_branches_are_refused(repository: Repository, name: str) -> None:
     with pytest.raises(StorageError) as refused:
-        await SkillFileAdapter(repository.root, name, [SKILL]).current()
+        await SkillFileAdapter(repository.root, name, [SKILL], roots=[repository.root]).current()
     assert refused.value.code == "bad_branch_name"
 
 
@@ -835,10 +825,10 @@ async def test_missing_things_are_told_apart(repository: Repository, tmp_path: P
     (tmp_path / "plain").mkdir()
     (repository.root / "docs").mkdir()
     cases = {
-        "repository_missing": SkillFileAdapter(tmp_path / "nowhere", "main", [SKILL]),
-        "not_a_repository": SkillFileAdapter(tmp_path / "plain", "main", [SKILL]),
-        "branch_missing": SkillFileAdapter(repository.root, "trunk", [SKILL]),
-        "path_missing": SkillFileAdapter(repository.root, "main", ["skills/none.md"]),
+        "repository_missing": SkillFileAdapter(tmp_path / "nowhere", "main", [SKILL], roots=[tmp_path]),
+        "not_a_repository": SkillFileAdapter(tmp_path / "plain", "main", [SKILL], roots=[tmp_path]),
+        "branch_missing": SkillFileAdapter(repository.root, "trunk", [SKILL], roots=[tmp_path]),
+        "path_missing": SkillFileAdapter(repository.root, "main", ["skills/none.md"], roots=[tmp_path]),
     }
     for code, adapter in cases.items():
         with pytest.raises(StorageError) as refused:
@@ -846,7 +836,7 @@ async def test_missing_things_are_told_apart(repository: Repository, tmp_path: P
         assert refused.value.code == code
         assert refused.value.hint
     with pytest.raises(StorageError) as refused:
-        await SkillFileAdapter(repository.root / "docs", "main", [SKILL]).current()
+        await SkillFileAdapter(repository.root / "docs", "main", [SKILL], roots=[tmp_path]).current()
     assert refused.value.code == "not_a_repository"
     with pytest.raises(StorageError, match="It has: main"):
         await cases["branch_missing"].current()
@@ -939,5 +929,5 @@ async def test_failures_never_quote_the_prompt(repository: Repository) -> None:
 
 
 def test_the_adapter_fits_the_interface(tmp_path: Path) -> None:
-    adapter: PromptStorageAdapter = SkillFileAdapter(tmp_path, "main", [SKILL])
+    adapter: PromptStorageAdapter = SkillFileAdapter(tmp_path, "main", [SKILL], roots=[tmp_path])
     assert adapter.tier == 2

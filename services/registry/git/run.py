@@ -1,9 +1,12 @@
-"""Runs the `git` binary so that nothing a repository's own configuration names is ever executed."""
+"""Runs the `git` binary in a folder of our own, so that nothing a repository's configuration names is ever obeyed."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +16,14 @@ from pathlib import Path
 
 from services.registry.adapters.base import StorageError
 
-# Command-line configuration outranks every file, so these hold whatever the repository says.
+LIMIT_S = 20.0
+"""How long one command may take."""
+END_LIMIT_S = 2.0
+MAX_OUTPUT_BYTES = 64 << 20
+MAX_MEMORY_BYTES = 2 << 30
+_CHUNK = 1 << 16
+
+# Command-line configuration outranks every file, so these hold whatever stands in one.
 _CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -23,6 +33,8 @@ _CONFIG = {
     "core.pager": "cat",
     "core.quotePath": "false",
     "core.bigFileThreshold": "512m",
+    "core.packedGitLimit": "512m",
+    "core.packedGitWindowSize": "32m",
     "diff.suppressBlankEmpty": "false",
     "apply.whitespace": "nowarn",
     "apply.ignoreWhitespace": "no",
@@ -36,6 +48,8 @@ _CONFIG = {
     "core.filesRefLockTimeout": "5000",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    # Repositories may belong to somebody else; nothing that lies in them is obeyed.
+    "safe.directory": "*",
 }
 
 # The caller's environment is not inherited: a GIT_DIR or GIT_INDEX_FILE in it would redirect everything.
@@ -49,6 +63,7 @@ _ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
     "GIT_NO_LAZY_FETCH": "1",
     # An allow list that no transport is on: a partial clone's missing object is an error, not a fetch.
     "GIT_ALLOW_PROTOCOL": "none",
@@ -91,28 +106,28 @@ class Completed:
 
 
 async def run(
-    repo: Path,
+    folder: Path,
     *args: str,
     stdin: bytes | None = None,
     check: bool = True,
-    limit_s: float = 30,
+    limit_s: float = LIMIT_S,
     env: Mapping[str, str] | None = None,
 ) -> Completed:
-    """Run `git ARGS` with `repo` (absolute, resolved) as its root; `limit_s` is its time limit.
+    """Run `git ARGS` in `folder`; `limit_s` is its time limit, after which it and all that it started are gone.
 
-    Raises `git_missing`, `git_timeout`, and with `check` also `git_failed` on a non-zero exit.
+    Raises `git_missing`, `git_timeout`, `git_failed` for an answer without an end, and with `check` also on a
+    non-zero exit.
     """
-    process = await _start(repo, args, env or {})
+    process = await _start(folder, args, env or {})
     try:
         async with asyncio.timeout(limit_s):
-            stdout, stderr = await process.communicate(stdin or b"")
+            done = await _communicate(process, stdin or b"", args[0])
     except TimeoutError:
         raise StorageError(
             "git_timeout", f"git {args[0]} did not finish within {limit_s:g} s.", "Is the disk slow or full?"
         ) from None
     finally:
-        await _reap(process)
-    done = Completed(process.returncode or 0, stdout, stderr)
+        await _end(process)
     if check and done.returncode:
         raise failure(args[0], done)
     return done
@@ -142,40 +157,85 @@ def failure(command: str, done: Completed) -> StorageError:
     return StorageError("git_failed", f"git {command} failed ({done.returncode}): {reason[:200]}")
 
 
-async def _start(repo: Path, args: tuple[str, ...], env: Mapping[str, str]) -> asyncio.subprocess.Process:
-    settings = (_CONFIG | {"safe.directory": str(repo)}).items()
-    options = chain.from_iterable(("-c", f"{key}={value}") for key, value in settings)
+async def _start(folder: Path, args: tuple[str, ...], env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    options = chain.from_iterable(("-c", f"{key}={value}") for key, value in _CONFIG.items())
     try:
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             "git",
             "--no-pager",
             *options,
             *args,
-            cwd=repo,
-            env=_environment(repo) | dict(env),
+            cwd=folder,
+            env=_environment(folder) | dict(env),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            # A group of its own: whatever git starts ends with it.
+            start_new_session=True,
         )
     except FileNotFoundError:
-        raise _not_started(repo) from None
+        raise _not_started(folder) from None
+    except (OSError, ValueError) as error:
+        raise StorageError("git_failed", f"git {args[0]} could not be started ({type(error).__name__}).") from error
+    _bound_memory(process.pid)
+    return process
 
 
-def _environment(repo: Path) -> dict[str, str]:
+def _environment(folder: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "SYSTEMROOT") if name in os.environ}
     # Without the ceiling, a folder that is no repository would pass for one inside its parent's.
-    return kept | _ENVIRONMENT | {"GIT_CEILING_DIRECTORIES": str(repo.parent)}
+    return kept | _ENVIRONMENT | {"GIT_CEILING_DIRECTORIES": str(folder.parent)}
 
 
-async def _reap(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
+def _bound_memory(pid: int) -> None:
+    """What unpacks to more than there is memory ends git, not this process."""
+    if hasattr(resource, "prlimit"):
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def _not_started(repo: Path) -> StorageError:
-    if not repo.is_dir():
-        return StorageError("repository_missing", f"There is no folder {repo}.")
+async def _communicate(process: asyncio.subprocess.Process, stdin: bytes, command: str) -> Completed:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    _, stdout, stderr = await asyncio.gather(
+        _feed(process.stdin, stdin), _read(process.stdout, command), _read(process.stderr, command)
+    )
+    return Completed(await process.wait(), stdout, stderr)
+
+
+async def _feed(stream: asyncio.StreamWriter, raw: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(raw)
+        await stream.drain()
+    stream.close()
+
+
+async def _read(stream: asyncio.StreamReader, command: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await stream.read(_CHUNK):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_OUTPUT_BYTES:
+            raise StorageError("git_failed", f"git {command} says more than {MAX_OUTPUT_BYTES:,} bytes.")
+    return b"".join(pieces)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End it with all that it started. One that no signal reaches is not waited for, so that nobody hangs on it."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_LIMIT_S):
+            await process.wait()
+
+
+def _not_started(folder: Path) -> StorageError:
+    if not folder.is_dir():
+        return StorageError("repository_missing", f"There is no folder {folder}.")
     return StorageError("git_missing", "The git command was not found.", "Install git >= 2.31.")
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from services.registry.adapters import git
-from services.registry.adapters.base import (
-    PromptPart,
-    StorageError,
-    decode_text,
-    refuse_too_large,
-)
+from services.registry.adapters.base import PromptPart, StorageError, decode_text, refuse_too_large
+from services.registry.git import refs
+from services.registry.git.layout import damaged
+from services.registry.git.repository import Repository
+from services.registry.git.run import failure
 
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SYMLINK = "120000"
@@ -58,40 +56,47 @@ class Snapshot:
     parts: tuple[PromptPart, ...]
 
 
-async def open_repository(path: Path) -> Path:
-    """The resolved root of the git repository at `path`, bare or not."""
-    root = _existing_folder(path)
-    found = await git.run(root, "rev-parse", "--git-dir", check=False)
-    if found.returncode and b"not a git repository" not in found.stderr:
-        raise git.failure("rev-parse", found)
-    if found.returncode:
-        raise StorageError(
-            "not_a_repository",
-            f"{root} is not the root of a git repository.",
-            "Name the folder that holds .git.",
-        )
-    return root
-
-
-async def branch_tip(repo: Path, branch: str) -> str:
+async def branch_tip(repo: Repository, branch: str) -> str:
     """The commit a local branch points to; raises `branch_missing`."""
-    tip = await find_commit(repo, f"refs/heads/{branch}")
+    tip = await find_branch(repo, branch)
     if tip is None:
         raise StorageError(
-            "branch_missing",
-            f"{repo} has no branch {branch!r} with a commit on it.",
-            await _branches_hint(repo),
+            "branch_missing", f"{repo.root} has no branch {branch!r} with a commit on it.", _branches_hint(repo)
         )
     return tip
 
 
-async def find_commit(repo: Path, ref: str) -> str | None:
-    """The commit a full ref name points to, or None."""
-    found = await git.run(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+async def find_branch(repo: Repository, branch: str) -> str | None:
+    """The commit a local branch points to, or None."""
+    found = repo.read_ref(f"{refs.HEADS}{branch}")
+    return None if found is None else await find_commit(repo, found)
+
+
+async def find_commit(repo: Repository, oid: str) -> str | None:
+    """The commit of an object id, or None."""
+    found = await repo.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{oid}^{{commit}}", check=False)
     return found.line if found.returncode == 0 else None
 
 
-async def read_snapshot(repo: Path, commit: str, paths: Sequence[str]) -> Snapshot:
+async def create_branch(repo: Repository, branch: str, commit: str) -> bool:
+    """Create the branch; False when somebody else has taken its name, or one that rules it out.
+
+    Raises `repository_damaged` where its place is a symbolic link or lies behind one.
+    """
+    name = f"{refs.HEADS}{branch}"
+    if repo.read_ref(name) is not None or refs.is_symbolic(repo.layout, name):
+        return False
+    absent = "0" * len(commit)
+    made = await repo.git("update-ref", "--no-deref", name, commit, absent, check=False)
+    taken = (b"already exists", b"exists; cannot create", b"but expected")
+    if made.returncode and not any(sign in made.stderr for sign in taken):
+        raise failure("update-ref", made)
+    if made.returncode == 0 and repo.read_ref(name) != commit:
+        raise damaged(f"the branch {branch} of {repo.root} is not what was written there")
+    return made.returncode == 0
+
+
+async def read_snapshot(repo: Repository, commit: str, paths: Sequence[str]) -> Snapshot:
     """The exact text of `paths` at `commit`; sizes are checked before a byte is read."""
     entries = await _entries(repo, commit, paths)
     refuse_too_large(sum(entry.size for entry in entries.values()), ", ".join(paths))
@@ -100,58 +105,53 @@ async def read_snapshot(repo: Path, commit: str, paths: Sequence[str]) -> Snapsh
     return Snapshot(commit, entries, parts)
 
 
-async def write_tree(repo: Path, base: Snapshot, texts: Mapping[str, bytes], env: Mapping[str, str]) -> str:
-    """The id of `base`'s tree with the given files replaced, modes kept; `env` is from `git.scratch`."""
-    await git.run(repo, "read-tree", base.commit, env=env)
+async def write_tree(repo: Repository, base: Snapshot, texts: Mapping[str, bytes], env: Mapping[str, str]) -> str:
+    """The id of `base`'s tree with the given files replaced, modes kept; `env` is from `scratch`."""
+    await repo.git("read-tree", base.commit, env=env)
     lines = []
     for path, raw in texts.items():
-        blob = await git.run(repo, "hash-object", "-w", "--no-filters", "--stdin", stdin=raw, env=env)
+        blob = await repo.git("hash-object", "-w", "--no-filters", "--stdin", stdin=raw, env=env)
         lines.append(f"{base.entries[path].mode} {blob.line}\t{path}\0")
-    await git.run(repo, "update-index", "-z", "--index-info", stdin="".join(lines).encode(), env=env)
-    return (await git.run(repo, "write-tree", env=env)).line
+    await repo.git("update-index", "-z", "--index-info", stdin="".join(lines).encode(), env=env)
+    return (await repo.git("write-tree", env=env)).line
 
 
-async def diff(repo: Path, base: str, tree: str, paths: Sequence[str], env: Mapping[str, str]) -> str:
+async def diff(repo: Repository, base: str, tree: str, paths: Sequence[str], env: Mapping[str, str]) -> str:
     """The patch from commit `base` to `tree`, proven: applied to `base` it gives exactly `tree`.
 
     Raises `git_failed` when it does not.
     """
-    patch = (await git.run(repo, "diff-tree", *_DIFF, base, tree, "--", *paths, env=env)).stdout
-    await git.run(repo, "read-tree", base, env=env)
-    applied = await git.run(repo, "apply", "--cached", "-", stdin=patch, env=env, check=False)
-    result = await git.run(repo, "write-tree", env=env)
+    patch = (await repo.git("diff-tree", *_DIFF, base, tree, "--", *paths, env=env)).stdout
+    await repo.git("read-tree", base, env=env)
+    applied = await repo.git("apply", "--cached", "-", stdin=patch, env=env, check=False)
+    result = await repo.git("write-tree", env=env)
     if applied.returncode or result.line != tree:
         raise StorageError("git_failed", f"The patch for {', '.join(paths)} does not apply to {base}.")
     return patch.decode("utf-8")
 
 
-async def is_ancestor(repo: Path, older: str, newer: str) -> bool:
+async def is_ancestor(repo: Repository, older: str, newer: str) -> bool:
     """Whether commit `older` is in the history of `newer` (or is the same)."""
-    return (await git.run(repo, "merge-base", "--is-ancestor", older, newer, check=False)).returncode == 0
+    return (await repo.git("merge-base", "--is-ancestor", older, newer, check=False)).returncode == 0
 
 
-async def parents(repo: Path, commit: str) -> list[str]:
+async def parents(repo: Repository, commit: str) -> list[str]:
     """The commit's parents, first parent first."""
-    line = (await git.run(repo, "rev-list", "--parents", "--max-count=1", commit)).line
+    line = (await repo.git("rev-list", "--parents", "--max-count=1", commit)).line
     return line.split()[1:]
 
 
-async def changed_paths(repo: Path, base: str, commit: str) -> set[str]:
+async def changed_paths(repo: Repository, base: str, commit: str) -> set[str]:
     """Every path that differs between two commits."""
-    listed = await git.run(repo, "diff-tree", "-r", "-z", "--name-only", "--no-renames", base, commit)
+    listed = await repo.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, commit)
     return {name for name in listed.stdout.decode("utf-8", "replace").split("\0") if name}
 
 
-async def objects_folder(repo: Path) -> Path:
-    """Where the repository keeps its objects."""
-    found = await git.run(repo, "rev-parse", "--git-path", "objects")
-    return repo / found.line
-
-
-async def checked_branch(repo: Path, name: str) -> str:
+async def checked_branch(repo: Repository, name: str) -> str:
     """`name` when git would take it as a branch name; raises `bad_branch_name`."""
     printable = name.isprintable() and not name.startswith("-") and not name.startswith("refs/")
-    if printable and (await git.run(repo, "check-ref-format", f"refs/heads/{name}", check=False)).returncode == 0:
+    full = f"{refs.HEADS}{name}"
+    if printable and refs.is_name(full) and (await repo.git("check-ref-format", full, check=False)).returncode == 0:
         return name
     raise StorageError(
         "bad_branch_name", f"{name!r} cannot be a branch name.", "Use letters, digits, '-', '_', '.' and '/'."
@@ -184,10 +184,10 @@ def checked_object_id(version_ref: str) -> str:
     return commit
 
 
-async def _entries(repo: Path, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
+async def _entries(repo: Repository, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
     # The folders above are listed as well: one of them may be a symbolic link.
     wanted = {str(step) for path in paths for step in (PurePosixPath(path), *PurePosixPath(path).parents)}
-    listed = await git.run(repo, "ls-tree", "-z", "-l", commit, "--", *sorted(wanted - {"."}))
+    listed = await repo.git("ls-tree", "-z", "-l", commit, "--", *sorted(wanted - {"."}))
     found = dict(map(_parse_entry, filter(None, listed.stdout.decode("utf-8", "surrogateescape").split("\0"))))
     for path in paths:
         _refuse_unless_file(path, found, commit)
@@ -208,27 +208,19 @@ def _refuse_unless_file(path: str, found: Mapping[str, Entry], commit: str) -> N
         raise StorageError("path_missing", f"There is no file {path} at commit {commit[:12]}.", "Commit it first.")
 
 
-async def _read_blobs(repo: Path, oids: Sequence[str]) -> list[bytes]:
-    answer = await git.run(repo, "cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())
+async def _read_blobs(repo: Repository, oids: Sequence[str]) -> list[bytes]:
+    answer = await repo.git("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())
     blobs, rest = [], answer.stdout
     for oid in oids:
         header, _, rest = rest.partition(b"\n")
         if not header.startswith(f"{oid} blob ".encode()):
-            raise StorageError("git_failed", f"{repo} lacks the object {oid}.", "Is the clone complete?")
+            raise StorageError("git_failed", f"{repo.root} lacks the object {oid}.", "Is the clone complete?")
         size = int(header.split()[2])
         blobs.append(rest[:size])
         rest = rest[size + 1 :]
     return blobs
 
 
-def _existing_folder(path: Path) -> Path:
-    root = path.resolve()
-    if not root.is_dir():
-        raise StorageError("repository_missing", f"There is no folder {root}.", "Clone the repository there first.")
-    return root
-
-
-async def _branches_hint(repo: Path) -> str:
-    listed = await git.run(repo, "for-each-ref", "--count=5", "--format=%(refname:short)", "refs/heads")
-    names = listed.line.split("\n")
-    return f"It has: {', '.join(names)}." if any(names) else "It has no commit yet."
+def _branches_hint(repo: Repository) -> str:
+    names = refs.branches(repo.layout, 5)
+    return f"It has: {', '.join(names)}." if names else "It has no commit yet."
