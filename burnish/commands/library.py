@@ -1,4 +1,4 @@
-"""The Q&A library: `qa lint`, `qa template`."""
+"""The Q&A library: `qa lint`, `qa convert`, `qa template`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from burnish.commands.verbs import Group, json_option, verb
-from burnish.failure import EXITS, FAILED
+from burnish.failure import EXITS, FAILED, USAGE, Failure
 from burnish.parameters import FILE
-from burnish.printer import answer, exact, plain, print_json
+from burnish.printer import answer, exact, plain, print_json, remark
+from services.qa_ingest.extractors import KINDS
 
 if TYPE_CHECKING:
     from services.qa_ingest.domain.blocks import Problem
+    from services.qa_ingest.domain.envelope import Extracted
 
 MAX_BUNDLE_BYTES = 20_000_000
 
@@ -54,6 +56,32 @@ def add_to(group: click.Group) -> None:
                 _show(one)
         raise SystemExit(FAILED if any(one.problems for one in linted) else 0)
 
+    @verb(
+        qa,
+        "convert",
+        example="burnish qa convert faq.md > answers.md\nburnish qa convert --extractor pseudo_yaml_v1 library.md",
+        exits={**EXITS, 0: "a bundle is on stdout; what was left out is on stderr", FAILED: "no pair was found"},
+    )
+    @click.argument("path", metavar="FILE", type=FILE)
+    @click.option("--extractor", type=click.Choice(KINDS), help="How to read it; the first that finds pairs otherwise.")
+    @json_option
+    def convert(path: Path, extractor: str | None, as_json: bool) -> None:
+        """Write what a file holds as a canonical bundle. What is no pair is named, with its line."""
+        from services.qa_ingest.domain.bundle_writer import render
+        from services.qa_ingest.domain.conversion import entry_of
+
+        found = _extracted(path, extractor)
+        bundle = render(map(entry_of, found.pairs), title=path.stem)
+        if as_json:
+            print_json({"bundle": bundle, **found.model_dump(mode="json", include={"extractor", "rejects", "losses"})})
+            return
+        for reject in found.rejects:
+            remark(
+                f"{plain(path.name)}:{reject.place.line or 1}: left out: {reject.message}: {plain(reject.excerpt)[:80]}"
+            )
+        remark(f"{len(found.pairs)} pairs by {found.extractor}, {len(found.rejects)} passages left out")
+        exact(bundle)
+
     @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
     @json_option
     def template(as_json: bool) -> None:
@@ -79,6 +107,29 @@ def _lint(path: Path) -> Linted:
         return Linted(str(path), 0, list(error.problems), [])
     warnings = [Problem(notice.place.line or 1, notice.message) for notice in found.notices]
     return Linted(str(path), len(found.pairs), [], warnings)
+
+
+def _extracted(path: Path, kind: str | None) -> Extracted:
+    """What the extractor of this kind finds in a file, or else the first that finds a pair. Raises `Failure`."""
+    from libs.files import UnreadableFile, read_bytes
+    from services.qa_ingest.extractors import named
+    from services.qa_ingest.extractors.base import File, FileRejected
+
+    try:
+        file = File(path.name, read_bytes(path, MAX_BUNDLE_BYTES))
+    except UnreadableFile as error:
+        raise Failure(str(error), code=USAGE) from error
+    tried = []
+    for name in [kind] if kind else KINDS:
+        try:
+            found = named(name).extract(file)
+        except FileRejected as error:
+            tried.append(f"{name}: {error.problems[0]}")
+            continue
+        if found.pairs:
+            return found
+        tried.append(f"{name}: {len(found.rejects)} passages left out, the first: {found.rejects[0].message}")
+    raise Failure(f"{path.name}: no pair was found", "\n  ".join(tried))
 
 
 def _show(one: Linted) -> None:

@@ -6,31 +6,9 @@ from collections.abc import Sequence
 
 from services.qa_ingest.domain.blocks import Problem, normalise
 from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Entry, Placed, parse
+from services.qa_ingest.domain.conversion import SAME
 from services.qa_ingest.domain.envelope import Envelope, Extracted, Notice, Place, Tally, Variant
 from services.qa_ingest.extractors.base import File, FileRejected
-
-LIKE_THE_ENTRY = (
-    "question",
-    "answer_standard",
-    "answer_advanced",
-    "scope_tags",
-    "anti_scope_tags",
-    "primary_domain",
-    "primary_subtopic",
-    "secondary_domain",
-    "secondary_subtopic",
-    "confidence",
-    "provenance",
-    "publication_status",
-    "valid_from",
-    "valid_to",
-    "verified_at",
-    "verified_by",
-    "layer",
-    "next_review_date",
-    "review_cadence_days",
-    "sensitive",
-)
 
 
 class YamlFrontmatter:
@@ -75,7 +53,7 @@ def _envelope(ordinal: int, placed: Placed) -> Envelope:
         variants=tuple(Variant(question=each) for each in entry.alternate_phrasings),
         sources=entry.sources,
         metadata=dict(entry.metadata),
-        **{name: getattr(entry, name) for name in LIKE_THE_ENTRY},
+        **{name: getattr(entry, name) for name in SAME},
     )
 
 

@@ -1,0 +1,65 @@
+"""From what an extractor found to what an author may keep: envelopes as entries of a canonical bundle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.qa_ingest.domain.bundle import Entry, meant_by
+from services.qa_ingest.domain.envelope import Envelope
+
+SAME = (
+    "question",
+    "answer_standard",
+    "answer_advanced",
+    "scope_tags",
+    "anti_scope_tags",
+    "primary_domain",
+    "primary_subtopic",
+    "secondary_domain",
+    "secondary_subtopic",
+    "confidence",
+    "provenance",
+    "publication_status",
+    "valid_from",
+    "valid_to",
+    "sources",
+    "verified_at",
+    "verified_by",
+    "layer",
+    "next_review_date",
+    "review_cadence_days",
+    "sensitive",
+)
+
+
+def entry_of(envelope: Envelope) -> Entry:
+    """The entry that says the same. What the format has no key for is kept in keys of its own."""
+    return Entry(
+        id=envelope.id_token,
+        alternate_phrasings=tuple(dict.fromkeys(variant.question for variant in envelope.variants)),
+        metadata=_metadata(envelope),
+        **{name: getattr(envelope, name) for name in SAME},
+    )
+
+
+def _metadata(envelope: Envelope) -> dict[str, Any]:
+    kept: dict[str, Any] = {_own(name): value for name, value in envelope.metadata.items()}
+    told = [
+        variant.model_dump(exclude_none=True)
+        for variant in envelope.variants
+        if variant.source is not None or variant.detail is not None
+    ]
+    more = {
+        "context_variants": told,
+        "cited": list(envelope.citations),
+        "called_duplicates": list(envelope.duplicates),
+        "section_path": list(envelope.place.section_path),
+        "tracked_changes_resolved": "yes" if envelope.revised else "",
+    }
+    return {**kept, **{name: value for name, value in more.items() if value}}
+
+
+def _own(name: str) -> str:
+    """A name that is no key of the format, and is not mistaken for one."""
+    key = "_".join(name.split()) or "unnamed"
+    return key if meant_by(key) is None and key not in Entry.__dataclass_fields__ else f"original_{key}"
