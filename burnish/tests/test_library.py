@@ -50,3 +50,31 @@ def test_what_is_no_text_is_told(tmp_path: Path) -> None:
     code, out, _ = invoke("qa", "lint", str(file))
     assert code == 1
     assert out == f"{file}:1: error: not UTF-8 (byte 0); save the file as UTF-8\n"
+
+
+def test_convert_writes_a_bundle_and_names_what_it_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "faq.md"
+    file.write_text("# FAQ\n\n## Where is it hosted?\n\nIn two data centres.\n\n## Who pays?\n")
+    code, out, err = invoke("qa", "convert", str(file))
+    assert code == 0
+    assert 'question: "Where is it hosted?"' in out
+    assert err.splitlines() == [
+        "faq.md:7: left out: a question without an answer: ## Who pays?",
+        "1 pairs by markdown_heading_v1, 1 passages left out",
+    ]
+    bundle = tmp_path / "bundle.md"
+    bundle.write_text(out)
+    assert invoke("qa", "lint", str(bundle))[0] == 0
+    code, out, _ = invoke("qa", "convert", "--json", str(file))
+    told = json.loads(out)
+    assert (told["extractor"], len(told["rejects"])) == ("markdown_heading_v1", 1)
+    assert told["losses"]["total"] == len(file.read_text())
+
+
+def test_convert_tells_why_nothing_was_found(tmp_path: Path) -> None:
+    file = tmp_path / "prose.md"
+    file.write_text("Just prose.\n")
+    code, out, err = invoke("qa", "convert", str(file))
+    assert (code, out) == (1, "")
+    assert "no pair was found" in err
+    assert "markdown_heading_v1: line 1: no heading and no bold line of the file is a question" in err

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -40,8 +41,12 @@ _ID = re.compile(r"[^\w\[\]]*\[?([A-Z][A-Z0-9]{1,11}-\d{1,6})\]?\s*[:.)–—-]*
 _NUMBER = re.compile(r"(?:Q\s*)?\d{1,4}(?:\.\d{1,4})*[.):]\s+(?=\S)", re.IGNORECASE)
 _QUESTION = re.compile(r"[?？؟⁇]\W*\Z")
 _ASKS = re.compile(
-    r"(?:\A|[.!?]\s+)(?:what|who|whom|whose|which|when|where|why|how)\s+(?:\w+\s+){0,2}?"
+    r"(?:\A|[.!?]\s+)(?:what|who|whom|whose|which|when|where|why|how)\s+(?:(?!(?:i|it|our|they|this|to|we|you)\b)\w+\s+){0,3}?"
     r"(?:am|are|can|could|did|do|does|has|have|is|may|must|shall|should|was|were|will|would)\b[^.!]*\Z",
+    re.IGNORECASE,
+)
+_REQUESTS = re.compile(
+    r"(?:please\s+)?(?:confirm|describe|detail|explain|give|identify|list|outline|provide|specify|state|summari[sz]e)\s+\w+",
     re.IGNORECASE,
 )
 _DEDUP = re.compile(r"\bdedup", re.IGNORECASE)
@@ -163,8 +168,10 @@ class _Document:
             level = int(token.tag[1:]) if token.type == "heading_open" else 0
             kind = "paragraph" if token.markup == "-" and level and _is_ruled_off(text, end - start) else None
             blocks.append(_Block(kind or token.type.removesuffix("_open"), start, end, level, text))
-        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
-            block.end = after.start if after else len(self._lines)  # blank lines go with what stands above them
+        for block, after in pairwise(blocks):
+            block.end = after.start  # blank lines go with what stands above them
+        if blocks:
+            blocks[-1].end = len(self._lines)
         return blocks
 
     def _sections(self, blocks: list[_Block]) -> list[_Section]:
@@ -314,7 +321,7 @@ def _headed(block: _Block, path: tuple[str, ...]) -> _Section:
         section.skipped_as = "dedup_flag"
     elif _INDEX.search(title):
         section.skipped_as = "topic_index"
-    elif rest and (token or _QUESTION.search(rest) or _ASKS.search(rest)):
+    elif rest and (token or _QUESTION.search(rest) or _ASKS.search(rest) or _REQUESTS.match(rest)):
         section.question, section.id_token = rest, token
     return section
 

@@ -98,12 +98,22 @@ def _fields(lines: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
     closes = at
     while closes < len(lines) and not _RULE.match(lines[closes]) and _is_metadata(lines[closes]):
         closes += 1
-    if closes < len(lines) and _RULE.match(lines[closes]):
+    if closes < len(lines) and _RULE.match(lines[closes]) and not _opens(lines, closes):
         return _read(lines[at:closes]), closes + 1
     ends = at
     while ends < len(lines) and _KEY.match(lines[ends].strip()):
         ends += 1
     return _read(lines[at:ends]), ends
+
+
+def _opens(lines: Sequence[str], rule: int) -> bool:
+    """A rule right above another block's metadata is that block's, and closes nothing."""
+    below = []
+    for line in lines[rule + 1 :]:
+        if not _is_metadata(line) or _RULE.match(line):
+            break
+        below.append(line)
+    return "question" in dict(_read(below))
 
 
 def _is_metadata(line: str) -> bool:

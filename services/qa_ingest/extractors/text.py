@@ -1,4 +1,7 @@
-"""Bytes of a text file become text, with the encoding that it declares or that alone fits."""
+"""Bytes of a text file become text, with the encoding that it declares or that alone fits.
+
+Control characters, which no text needs and some readers obey, become U+FFFD: seen, counted, harmless.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE = 200_000
+_CONTROLS = {code: "\ufffd" for code in (*range(1, 9), 11, 12, *range(14, 32), 127, 0xFFFE, 0xFFFF)}
 
 
 def decode(content: bytes) -> str:
@@ -41,4 +45,4 @@ def _text(text: str) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileRejected("not_text", [Problem(line, "a NUL character, so this is not text")])
-    return text
+    return text.translate(_CONTROLS)

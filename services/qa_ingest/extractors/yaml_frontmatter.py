@@ -51,7 +51,6 @@ def _envelope(ordinal: int, placed: Placed) -> Envelope:
         id_token=entry.id,
         answer_text=_whole(entry),
         variants=tuple(Variant(question=each) for each in entry.alternate_phrasings),
-        sources=entry.sources,
         metadata=dict(entry.metadata),
         **{name: getattr(entry, name) for name in SAME},
     )
