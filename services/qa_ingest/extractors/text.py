@@ -20,7 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE = 200_000
-_CONTROLS = {code: "\ufffd" for code in (*range(1, 9), 11, 12, *range(14, 32), 127, 0xFFFE, 0xFFFF)}
+_CONTROLS = dict.fromkeys((*range(1, 9), 11, 12, *range(14, 32), 127, 65534, 65535), "�")
 
 
 def decode(content: bytes) -> str:
