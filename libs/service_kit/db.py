@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 from typing_extensions import TypeVar
 
 from libs.contracts.envelope import Event, EventData
 from libs.service_kit import inbox as inbox_table
 from libs.service_kit import outbox as outbox_table
+from libs.service_kit.connection import Connection, prepare, session_lock
 from libs.service_kit.delivery import current_delivery
 from libs.service_kit.retry import Retry
 from libs.service_kit.tracing import traceparent
 
 DataT = TypeVar("DataT", bound=EventData, default=EventData)
 T = TypeVar("T")
-if TYPE_CHECKING:
-    Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
-else:
-    Connection = PoolConnectionProxy  # not generic at run time
+__all__ = ["Connection", "Database", "Isolation", "Transaction"]
+
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 
@@ -76,7 +72,7 @@ class Database:
             self._dsn,
             min_size=1,
             max_size=self._pool_size,
-            init=_prepare,
+            init=prepare,
             command_timeout=60,
             server_settings={"application_name": f"burnish/{self.service}"},
         )
@@ -121,7 +117,7 @@ class Database:
         events = [inbox] if isinstance(inbox, Event) else list(inbox)
         async with (
             self.connection() as conn,
-            _session_lock(conn, lock),
+            session_lock(conn, lock) if lock else nullcontext(),
             conn.transaction(isolation=isolation),
         ):
             fresh = await self._fresh(conn, events)
@@ -168,32 +164,3 @@ class Database:
         if not events or not self._inbox:
             return events
         return await inbox_table.record(conn, current_delivery().consumer, events)
-
-
-@asynccontextmanager
-async def _session_lock(conn: Connection, name: str | None) -> AsyncIterator[None]:
-    if name is None:
-        yield
-        return
-    await conn.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
-    try:
-        yield
-    finally:
-        if not conn.is_closed():
-            await conn.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
-
-
-async def _prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
-    for kind in ("json", "jsonb"):
-        await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
-
-
-_to_json = json.JSONEncoder(default=str, allow_nan=False).encode  # json.dumps would build one a value
-# An escaped NUL, after an even number of backslashes only: `\\\\u0000` is a backslash and five typed letters.
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-
-
-def _encode_json(value: object) -> str:
-    # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
-    encoded = _to_json(value)
-    return _NUL.sub(r"\1", encoded) if "\\u0000" in encoded else encoded

@@ -17,7 +17,7 @@ from libs.contracts import topology
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.queries.base import AnyQuery, Reply
 from libs.contracts.queries.dead_letters import DeadLetters, ListDeadLetters, ReplayDeadLetter, Replayed
-from libs.service_kit import asyncapi, dead_letters, inbox, logging, outbox
+from libs.service_kit import asyncapi, dead_letters, logging, outbox, pruning, relay
 from libs.service_kit.bus import Bus
 from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
@@ -66,7 +66,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._failed: str | None = None
-        self._relay: outbox.Relay | None = None
+        self._relay: relay.Relay | None = None
         self.http_port: int | None = None
         self.started = asyncio.Event()
 
@@ -164,7 +164,7 @@ class Service:
         await self._patiently("database", self.db.open)
         await self._patiently("bus", self.bus.open)
         publisher = Publisher(self.bus.client, self.bus.js)
-        self._relay = outbox.Relay(self.db, publisher)
+        self._relay = relay.Relay(self.db, publisher)
         self.db.on_emitted = self._relay.wake
         for job in self._starters:
             await job()
@@ -309,7 +309,7 @@ class Service:
     def _own_jobs(self) -> list[tuple[str, Job, float]]:
         return [
             ("gauges", self._gauges, GAUGES_EVERY_S),
-            ("inbox", lambda: inbox.prune(self.db, self.settings.inbox_kept), self.settings.inbox_pruned_every_s),
+            ("inbox", lambda: pruning.prune(self.db, self.settings.inbox_kept), self.settings.inbox_pruned_every_s),
         ]
 
     async def _gauges(self) -> None:

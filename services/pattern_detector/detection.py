@@ -24,6 +24,7 @@ from libs.contracts.touchpoints import Thresholds
 from libs.contracts.vocabulary import RejectReason
 from libs.embeddings import Embedder, EmbedderError
 from libs.service_kit import logging
+from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused, Unavailable
 from services.pattern_detector import domain, store
@@ -142,17 +143,8 @@ class Detector:
     @asynccontextmanager
     async def _alone(self, touchpoint_id: str, *, wait: bool) -> AsyncIterator[bool]:
         """Hold the touchpoint's lock. False when it is taken and `wait` is not asked for."""
-        async with self.db.connection() as conn:
-            if wait:
-                await store.lock(conn, touchpoint_id)
-            elif not await store.try_lock(conn, touchpoint_id):
-                yield False
-                return
-            try:
-                yield True
-            finally:
-                if not conn.is_closed():
-                    await store.unlock(conn, touchpoint_id)
+        async with self.db.connection() as conn, session_lock(conn, f"detect.{touchpoint_id}", wait=wait) as locked:
+            yield locked
 
     async def _is_done(self, request: Event[DetectRequestedV1]) -> bool:
         async with self.db.connection() as conn:

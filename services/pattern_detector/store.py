@@ -27,25 +27,6 @@ EXCERPT = 400
 """Characters of a text in a list of evidence: fifty pieces stay far below the limit of an event."""
 
 
-# --- locks ------------------------------------------------------------------------------------------------
-
-
-async def lock(conn: Connection, touchpoint_id: str) -> None:
-    """Wait for the session lock of a touchpoint's runs."""
-    await conn.execute("SELECT pg_advisory_lock(hashtextextended('detect.' || $1, 0))", touchpoint_id)
-
-
-async def try_lock(conn: Connection, touchpoint_id: str) -> bool:
-    """Take the session lock of a touchpoint's runs if it is free."""
-    got: bool = await conn.fetchval("SELECT pg_try_advisory_lock(hashtextextended('detect.' || $1, 0))", touchpoint_id)
-    return got
-
-
-async def unlock(conn: Connection, touchpoint_id: str) -> None:
-    """Give the lock back."""
-    await conn.execute("SELECT pg_advisory_unlock(hashtextextended('detect.' || $1, 0))", touchpoint_id)
-
-
 # --- signals ----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from libs.contracts.topology import DAY_S, STREAMS
-from libs.service_kit import inbox
+from libs.service_kit import pruning
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.settings import KitSettings
@@ -51,10 +51,10 @@ async def test_what_is_older_than_any_stream_keeps_it_goes_in_bounded_steps(db: 
     await remember(db, KEPT + timedelta(hours=1), 2_500)
     await remember(db, KEPT - timedelta(hours=1), 700)
 
-    assert await inbox.prune(db, KEPT, blocks=3) == 2_500
+    assert await pruning.prune(db, KEPT, blocks=3) == 2_500
 
     assert await remembered(db) == 700
-    assert await inbox.prune(db, KEPT) == 0
+    assert await pruning.prune(db, KEPT) == 0
 
 
 async def test_a_step_reads_its_own_blocks_only(db: Database) -> None:
@@ -62,7 +62,7 @@ async def test_a_step_reads_its_own_blocks_only(db: Database) -> None:
     await remember(db, KEPT * 2, 5_000)
     async with db.connection() as conn:
         await conn.execute("ANALYZE inbox")
-        lines = await conn.fetch(f"EXPLAIN {inbox._PRUNE}", (0, 0), (3, 0), KEPT)
+        lines = await conn.fetch(f"EXPLAIN {pruning._PRUNE}", (0, 0), (3, 0), KEPT)
     plan = "\n".join(line[0] for line in lines)
     assert "Tid Range Scan on inbox" in plan
     assert "Seq Scan on inbox" not in plan
@@ -73,7 +73,7 @@ async def test_an_event_that_a_stream_can_still_deliver_is_never_forgotten(db: D
     event = observed()
     await remember(db, LONGEST - margin, identity=event.id)
 
-    await inbox.prune(db, KEPT)
+    await pruning.prune(db, KEPT)
 
     with delivering(CONSUMER, [event]):
         async with db.transaction(inbox=event) as tx:
@@ -84,7 +84,7 @@ async def test_the_control_without_its_row_it_takes_effect_again(db: Database) -
     event = observed()
     await remember(db, LONGEST, identity=event.id)
 
-    await inbox.prune(db, LONGEST / 2)
+    await pruning.prune(db, LONGEST / 2)
 
     with delivering(CONSUMER, [event]):
         async with db.transaction(inbox=event) as tx:
@@ -103,7 +103,7 @@ async def test_the_event_of_a_dead_letter_is_never_forgotten(db: Database) -> No
             event,
         )
 
-    assert await inbox.prune(db, KEPT) == 1
+    assert await pruning.prune(db, KEPT) == 1
 
     async with db.connection() as conn:
         assert await conn.fetchval("SELECT event_id FROM inbox") == event
@@ -111,9 +111,9 @@ async def test_the_event_of_a_dead_letter_is_never_forgotten(db: Database) -> No
 
 async def test_two_replicas_do_not_prune_at_once(db: Database) -> None:
     await remember(db, KEPT * 2, 1_000)
-    removed = await asyncio.gather(*(inbox.prune(db, KEPT, blocks=1) for _ in range(3)))
+    removed = await asyncio.gather(*(pruning.prune(db, KEPT, blocks=1) for _ in range(3)))
     assert sum(removed) + await remembered(db) == 1_000
-    assert await inbox.prune(db, KEPT) == 1_000 - sum(removed)
+    assert await pruning.prune(db, KEPT) == 1_000 - sum(removed)
 
 
 async def test_a_running_service_prunes_by_itself(installation: Installation, database: OpenDatabase) -> None:

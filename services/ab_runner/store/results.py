@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from hashlib import sha256
 
-import asyncpg
-
+from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Connection
 from services.ab_runner.domain import ARMS, Run
 from services.ab_runner.store.runs import Work
 from services.ab_runner.tasks import Answer, Question
 from services.ab_runner.verdicts import PairedCase
 
-_LOCK = "SELECT pg_advisory_lock(hashtextextended($1, 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
 _INPUTS = "SELECT input_sha256, input FROM cases WHERE suite_sha256 = $1 AND case_id = ANY($2::text[])"
 _ANSWERS = """
 SELECT input_sha256, output FROM results
@@ -39,17 +36,12 @@ SELECT case_id, expected, cluster, input_sha256 FROM cases WHERE suite_sha256 = 
 async def one_at_a_time(conn: Connection, work: Work) -> AsyncIterator[None]:
     """Nobody else answers the same prompt for the same cases meanwhile, in this process or another one.
 
-    Two runs with one variant in common, begun together, would otherwise both pay for it. A session lock: it ends
-    with the connection, so a killed process leaves none behind.
+    Two runs with one variant in common, begun together, would otherwise both pay for it.
     """
     cases = sha256("\n".join(work.case_ids).encode()).hexdigest()
     key = f"answers|{work.prompt_sha256}|{work.model}|{work.params_sha256}|{work.suite_sha256}|{cases}"
-    await conn.execute(_LOCK, key)
-    try:
+    async with session_lock(conn, key):
         yield
-    finally:
-        with suppress(asyncpg.InterfaceError):  # the connection is gone, and the lock with it
-            await conn.execute(_UNLOCK, key)
 
 
 async def missing(conn: Connection, work: Work) -> list[Question]:

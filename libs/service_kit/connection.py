@@ -1,0 +1,54 @@
+"""A connection to the service's database: its type, how it is prepared, and the lock that belongs to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+if TYPE_CHECKING:
+    Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
+    AnyConnection: TypeAlias = Connection | asyncpg.Connection[Any]
+else:
+    Connection = AnyConnection = PoolConnectionProxy  # not generic at run time
+
+
+@asynccontextmanager
+async def session_lock(conn: AnyConnection, key: str | int, *, wait: bool = True) -> AsyncIterator[bool]:
+    """Hold the advisory lock `key` for the block; without `wait`, False where somebody else has it.
+
+    A session lock outlives transactions and ends with the connection, so a killed process leaves none behind.
+    """
+    number = "hashtextextended($1, 0)" if isinstance(key, str) else "$1::bigint"
+    if wait:
+        await conn.execute(f"SELECT pg_advisory_lock({number})", key)
+    elif not await conn.fetchval(f"SELECT pg_try_advisory_lock({number})", key):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with suppress(asyncpg.InterfaceError):  # the connection is gone, and the lock with it
+            await conn.execute(f"SELECT pg_advisory_unlock({number})", key)
+
+
+async def prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Make JSON columns take and give Python values."""
+    for kind in ("json", "jsonb"):
+        await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
+
+
+_to_json = json.JSONEncoder(default=str, allow_nan=False).encode  # json.dumps would build one a value
+# An escaped NUL, after an even number of backslashes only: `\\\\u0000` is a backslash and five typed letters.
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def _encode_json(value: object) -> str:
+    # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
+    encoded = _to_json(value)
+    return _NUL.sub(r"\1", encoded) if "\\u0000" in encoded else encoded
