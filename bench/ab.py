@@ -41,7 +41,6 @@ from libs.service_kit.testing import Installation
 from libs.service_kit.testing.servers import running as servers_running
 from services.ab_runner.app import build
 from services.ab_runner.settings import Settings
-from services.ab_runner.tasks import Models
 
 ROOT = Path(__file__).resolve().parents[1]
 BANKING77 = Path(os.environ.get("BURNISH_SHARED_DATA", ROOT.parent / "shared" / "data")) / "banking77"
@@ -50,6 +49,8 @@ GOAL, BANKING_BUDGET_S = 1.15, 20.0
 CONCURRENCY, CASES, QUICK_CASES = 16, 500, 300
 FASTEST_S, SLOWEST_S = 0.06, 0.18
 VARIANTS = 7
+PRICE = Decimal("0.0001")
+BUDGETS: dict[str, Any] = {"ab_usd_per_day": 1_000, "ab_usd_per_touchpoint_day": 1_000}
 
 
 class LatencyModel:
@@ -60,6 +61,9 @@ class LatencyModel:
     def __init__(self) -> None:
         self.calls, self.latency_s = 0, 0.0
 
+    def most_usd(self, request: ModelRequest) -> Decimal:
+        return PRICE
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         drawn = sha256(f"{request.system}|{request.input}".encode()).digest()
         latency = FASTEST_S + (SLOWEST_S - FASTEST_S) * drawn[0] / 255
@@ -69,7 +73,7 @@ class LatencyModel:
         return ModelReply(
             text="",
             data={"label": f"label{drawn[1] % 4}"},
-            usage=Usage(input_tokens=100, output_tokens=5, usd=Decimal("0.0001")),
+            usage=Usage(input_tokens=100, output_tokens=5, usd=PRICE),
             model=self.name,
             provider=self.provider,
             latency_ms=latency * 1000,
@@ -146,8 +150,8 @@ class Bench:
 @asynccontextmanager
 async def service(installation: Installation, model: Any) -> AsyncIterator[Bench]:
     """The service with `model` answering for everything."""
-    settings = {**installation.settings("ab_runner"), "pool_size": 12, "model_concurrency": CONCURRENCY}
-    running = build(Settings(**settings), Models(CONCURRENCY, lambda _settings: model))
+    settings = {**installation.settings("ab_runner"), "pool_size": 12, "model_concurrency": CONCURRENCY, **BUDGETS}
+    running = build(Settings(**settings), lambda _provider, _name: model)
     await running.start()
     password = installation.servers.nats_password("registry")
     client = await nats.connect(installation.servers.nats_url, user="registry", password=password)

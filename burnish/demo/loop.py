@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from burnish.demo import platform, repository
 from burnish.demo.dataset import Dataset, suite_document
 from burnish.demo.platform import Production
-from libs.llm import OfflineModel
+from libs.llm import ModelPool
 
 PATIENCE_S = 90.0
 MARGIN = 0.002
@@ -117,7 +117,7 @@ class Demo:
         self.progress.step("Answering production traffic", len(self.dataset.traffic))
         live = await self.gateway.get(f"{self.base}/live")
         prompt = live["parts"][0]["text"]
-        answers = await platform.answer_traffic(OfflineModel(), prompt, self.dataset.traffic)
+        answers = await platform.answer_traffic(ModelPool(), self.dataset.touchpoint_id, prompt, self.dataset.traffic)
         self.progress.at(len(answers))
         return await platform.record(self.platform_dsn, answers, live["version_ref"])
 

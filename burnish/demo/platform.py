@@ -11,7 +11,8 @@ from uuid import UUID
 import asyncpg
 
 from burnish.demo.dataset import EXAMPLE, Labelled
-from libs.llm import OfflineModel
+from libs.contracts.touchpoints import ModelSettings
+from libs.llm import FreeModelsOnly, ModelPool, ModelRequest, Replies
 
 TABLES = (EXAMPLE / "platform.sql").read_text()
 USERS = 25
@@ -57,14 +58,18 @@ class Production:
         return self.flags + self.low_confidence
 
 
-async def answer_traffic(model: OfflineModel, prompt: str, traffic: Sequence[Labelled]) -> list[Answer]:
-    """Let the model answer every production input with the live prompt."""
-    replies = await model.classify_many(prompt, [row.text for row in traffic])
-    answers = []
-    for row, reply in zip(traffic, replies, strict=True):
-        assert reply.data is not None
-        answers.append(Answer(row, str(reply.data["label"]), float(reply.data["confidence"])))
-    return answers
+async def answer_traffic(pool: ModelPool, touchpoint_id: str, prompt: str, traffic: Sequence[Labelled]) -> list[Answer]:
+    """Let the offline model answer every production input with the live prompt."""
+    requests = [ModelRequest(task="classify", system=prompt, input=row.text) for row in traffic]
+    answers: dict[int, Answer] = {}
+
+    async def keep(replies: Replies) -> None:
+        for number, reply in replies:
+            assert reply.data is not None
+            answers[number] = Answer(traffic[number], str(reply.data["label"]), float(reply.data["confidence"]))
+
+    await pool.complete_many(ModelSettings(), requests, FreeModelsOnly(touchpoint_id), keep)
+    return [answers[number] for number in range(len(traffic))]
 
 
 async def record(platform_dsn: str, answers: Sequence[Answer], version_ref: str, *, seed: int = 11) -> Production:

@@ -1,40 +1,50 @@
-"""Models behind one small interface. `offline` is the embedded default."""
+"""Models behind one small interface and one metered pool. `offline` is the embedded default."""
 
-from typing import Any
-
-from libs.llm.base import Model, ModelError, ModelReply, ModelRequest, PromptError, Usage
+from libs.llm.account import Account, FreeModelsOnly, Order, Settled
+from libs.llm.base import (
+    NOTHING_USED,
+    ManyAtOnce,
+    Model,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+    PromptError,
+    Usage,
+)
+from libs.llm.budget import Budget, OverBudget, PriceUnknownYet, Spent
+from libs.llm.many import Keep, Replies
 from libs.llm.offline import LabelSpec, OfflineModel, parse_labels
+from libs.llm.parameters import CallParameters
+from libs.llm.pool import ModelPool
 from libs.llm.prompt import join_parts
-
-_PROVIDERS = {"offline": OfflineModel}
-
-
-def model_from(provider: str = "offline", **options: Any) -> Model:
-    """The model of a provider; `options` are the constructor arguments of its class.
-
-    Raises `ModelError` naming what is unknown.
-    """
-    make = _PROVIDERS.get(provider)
-    if make is None:
-        known = ", ".join(_PROVIDERS)
-        raise ModelError(f"model provider {provider!r} is unknown: expected one of {known}", retryable=False)
-    try:
-        return make(**options)
-    except TypeError as error:
-        reason = str(error).split("__init__() ")[-1]
-        raise ModelError(f"model provider '{provider}': {reason}", retryable=False) from error
-
+from libs.llm.providers import OpenModel, known_providers, open_model
 
 __all__ = [
+    "NOTHING_USED",
+    "Account",
+    "Budget",
+    "CallParameters",
+    "FreeModelsOnly",
+    "Keep",
     "LabelSpec",
+    "ManyAtOnce",
     "Model",
     "ModelError",
+    "ModelPool",
     "ModelReply",
     "ModelRequest",
     "OfflineModel",
+    "OpenModel",
+    "Order",
+    "OverBudget",
+    "PriceUnknownYet",
     "PromptError",
+    "Replies",
+    "Settled",
+    "Spent",
     "Usage",
     "join_parts",
-    "model_from",
+    "known_providers",
+    "open_model",
     "parse_labels",
 ]

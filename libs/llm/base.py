@@ -1,7 +1,8 @@
 """What a model is to the rest of the system: one request, one reply, honest errors."""
 
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,6 +37,9 @@ class Usage(BaseModel):
     usd: Decimal = Field(ge=0)
 
 
+NOTHING_USED = Usage(input_tokens=0, output_tokens=0, usd=Decimal(0))
+
+
 class ModelReply(BaseModel):
     """One answer: the text as the model wrote it and, where it is structured, the same as `data`."""
 
@@ -62,19 +66,36 @@ class Model(Protocol):
         """The model's name with its version; a changed name means that answers may differ."""
         ...
 
+    def most_usd(self, request: ModelRequest) -> Decimal | None:
+        """What this call can cost at most; 0 where calls are free, None where no price is known.
+
+        The budget counts it until the price of the call is known. It is worked out without I/O.
+        """
+        ...
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The answer to one request. Raises `ModelError`; `PromptError` when the prompt is at fault."""
         ...
 
 
+@runtime_checkable
+class ManyAtOnce(Protocol):
+    """A model that classifies a batch in one go, such as the offline one."""
+
+    async def classify_many(self, system: str, inputs: Sequence[str]) -> list[ModelReply]:
+        """What `complete` replies to each input, in order."""
+        ...
+
+
 class ModelError(Exception):
     """A call failed. `reason` names what was wrong and never quotes the text that was sent; `retryable` tells
-    whether the same request may succeed later."""
+    whether the same request may succeed later, `usage` what was billed all the same, as for a refusal."""
 
-    def __init__(self, reason: str, *, retryable: bool) -> None:
+    def __init__(self, reason: str, *, retryable: bool, usage: Usage = NOTHING_USED) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retryable = retryable
+        self.usage = usage
 
 
 class PromptError(ModelError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from libs import touchpoints
 from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
@@ -14,27 +16,32 @@ from libs.contracts.queries.ab_runner import (
     ListRuns,
     ListSuites,
 )
+from libs.llm import ModelPool, OpenModel, open_model
 from libs.service_kit.service import Service
 from services.ab_runner import answers, handlers
 from services.ab_runner.settings import Settings
-from services.ab_runner.tasks import Models
 from services.ab_runner.watch import Watch
 
+GAUGES_EVERY_S = 15.0
 
-def build(settings: Settings, models: Models | None = None) -> Service:
-    """The service, ready to `run()`. `models` only where others than the configured ones answer."""
+
+def build(settings: Settings, opener: OpenModel = open_model) -> Service:
+    """The service, ready to `run()`. `opener` gives models another origin than their providers."""
     service = Service("ab_runner", settings)
     db = service.db
-    models = models or Models(settings.model_concurrency)
+    pool = ModelPool(
+        settings.budget,
+        concurrency=settings.model_concurrency,
+        timeout_s=settings.ab_call_timeout_s,
+        opener=opener,
+    )
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
+    service.consume_each(AbRequestedV1, handlers.on_ab_requested, db=db, pool=pool, shard_cases=settings.shard_cases)
     service.consume_each(
-        AbRequestedV1, handlers.on_ab_requested, db=db, models=models, shard_cases=settings.shard_cases
+        EvalRequestedV1, handlers.on_eval_requested, db=db, pool=pool, shard_cases=settings.shard_cases
     )
-    service.consume_each(
-        EvalRequestedV1, handlers.on_eval_requested, db=db, models=models, shard_cases=settings.shard_cases
-    )
-    service.consume_each(ShardRequestedV1, handlers.on_shard_requested, db=db, models=models)
+    service.consume_each(ShardRequestedV1, handlers.on_shard_requested, db=db, pool=pool)
     service.consume_batch(VersionActivatedV1, handlers.on_versions_activated, db=db)
     service.consume_batch(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
 
@@ -48,4 +55,5 @@ def build(settings: Settings, models: Models | None = None) -> Service:
     service.answer(GetSuiteCoverage, answers.answer_coverage, db=db)
     service.answer(ListRuns, answers.answer_runs, db=db)
     service.answer(GetRun, answers.answer_run, db=db)
+    service.every(GAUGES_EVERY_S, "ab-gauges", partial(handlers.gauges, db, settings.budget))
     return service

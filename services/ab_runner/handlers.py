@@ -13,16 +13,19 @@ from libs.contracts.envelope import Event
 from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.touchpoints import SuiteSettings
-from libs.llm import ModelError
+from libs.llm import Budget, ModelError, ModelPool
+from libs.llm.budget import left
+from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Poison, Unavailable
 from services.ab_runner import domain, reports, tasks, telemetry
+from services.ab_runner.account import RunAccount
 from services.ab_runner.domain import CannotRun, Run
 from services.ab_runner.reports import Baseline, Outcome
-from services.ab_runner.store import baselines, results, runs, suites
+from services.ab_runner.store import baselines, calls, results, runs, suites
 from services.ab_runner.store.runs import Done, Work
-from services.ab_runner.tasks import Answer, Models
+from services.ab_runner.tasks import Answer
 
 log = logging.get(__name__)
 
@@ -33,17 +36,17 @@ PATIENCE = timedelta(seconds=20)
 # --- a run is asked for -----------------------------------------------------------------------------------
 
 
-async def on_ab_requested(event: Event[AbRequestedV1], db: Database, models: Models, shard_cases: int) -> None:
+async def on_ab_requested(event: Event[AbRequestedV1], db: Database, pool: ModelPool, shard_cases: int) -> None:
     """Deal both variants and the cases into shards, or say at once why the run cannot be carried out."""
     run = ab_run(event)
     async with db.transaction(inbox=event) as tx:
         if not tx.fresh:
             return
-        refusal = await _start(tx, run, event.data.case_ids, models, shard_cases)
+        refusal = await _start(tx, run, event.data.case_ids, pool, shard_cases)
     log_ended(run, refusal)
 
 
-async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, models: Models, shard_cases: int) -> None:
+async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, pool: ModelPool, shard_cases: int) -> None:
     """The same with the baseline's text as variant A: its answers are in the cache, unless the suite has changed."""
     asked = event.data
     async with db.transaction(inbox=event) as tx:
@@ -56,7 +59,7 @@ async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, models:
             variant_a=before.model_copy(update={"label": "baseline" if baseline else "no baseline"}),
             baseline_id=baseline.baseline_id if baseline else None,
         )
-        refusal = await _start(tx, run, (), models, shard_cases)
+        refusal = await _start(tx, run, (), pool, shard_cases)
     log_ended(run, refusal)
 
 
@@ -93,11 +96,11 @@ def eval_run(event: Event[EvalRequestedV1]) -> Run:
 
 
 async def _start(
-    tx: Transaction[Any], run: Run, case_ids: tuple[str, ...], models: Models, shard_cases: int
+    tx: Transaction[Any], run: Run, case_ids: tuple[str, ...], pool: ModelPool, shard_cases: int
 ) -> str | None:
     """Record the run and say its shards. Returns why it cannot be carried out, when it cannot."""
     try:
-        run, chosen = await _prepare(tx.conn, run, case_ids, models)
+        run, chosen = await _prepare(tx.conn, run, case_ids, pool)
     except (CannotRun, ModelError) as no:
         if (at := await runs.add(tx.conn, run, error=str(no))) is not None and run.kind == "ab":
             tx.emit(reports.failed(run, str(no), at))
@@ -109,7 +112,7 @@ async def _start(
     return None
 
 
-async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], models: Models) -> tuple[Run, list[str]]:
+async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], pool: ModelPool) -> tuple[Run, list[str]]:
     """The run with everything that is declared before it begins, and its cases as dealt."""
     domain.check_variant("A", run.variant_a)
     domain.check_variant("B", run.variant_b)
@@ -129,8 +132,8 @@ async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], models
         suite_sha256=suite.suite_sha256,
         cases=len(chosen),
         model_settings=touchpoint.model,
-        model=models.key(touchpoint.model),
-        params_sha256=tasks.parameters(touchpoint.model).sha256,
+        model=pool.key(touchpoint.model),
+        params_sha256=tasks.params_sha256(pool.parameters(touchpoint.model)),
     )
     return prepared, chosen
 
@@ -138,7 +141,7 @@ async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], models
 # --- a shard is worked on ---------------------------------------------------------------------------------
 
 
-async def on_shard_requested(event: Event[ShardRequestedV1], db: Database, models: Models) -> None:
+async def on_shard_requested(event: Event[ShardRequestedV1], db: Database, pool: ModelPool) -> None:
     """Buy the answers that are missing; whoever finishes a run's last shard compares and says so.
 
     Answers are committed as they come, so that this can be killed anywhere and done again: nothing is bought twice.
@@ -149,14 +152,14 @@ async def on_shard_requested(event: Event[ShardRequestedV1], db: Database, model
         work = await runs.work(conn, asked.run_id, asked.shard)
     if work is None:
         raise Poison(f"run {asked.run_id} has no shard {asked.shard}")
-    refusal = await _buy_missing(db, work, models) if work.open else None
+    refusal = await _buy_missing(db, work, pool) if work.open else None
     await _finish(event, db, refusal)
 
 
-async def _buy_missing(db: Database, work: Work, models: Models) -> str | None:
+async def _buy_missing(db: Database, work: Work, pool: ModelPool) -> str | None:
     """Ask the model whatever has no answer yet. Returns why that can never succeed, when it cannot."""
     try:
-        if models.key(work.model_settings) != work.model:
+        if pool.key(work.model_settings) != work.model:
             return f"the model changed from {work.model} while the run was on: ask for the run again"
         async with db.connection() as conn, results.one_at_a_time(conn, work):
             questions = await results.missing(conn, work)
@@ -169,7 +172,9 @@ async def _buy_missing(db: Database, work: Work, models: Models) -> str | None:
                     )
 
             if questions:
-                await models.answer(work.model_settings, tasks.system_text(work.prompt), questions, keep)
+                account = RunAccount(conn, work.touchpoint_id, work.run_id)
+                system = tasks.system_text(work.prompt)
+                await tasks.answer(pool, work.model_settings, system, questions, account, keep)
     except ModelError as error:
         if error.retryable:
             raise Unavailable(f"model {work.model}: {error.reason}") from error
@@ -288,3 +293,13 @@ async def _promote(
     if await baselines.add(tx.conn, baseline):
         tx.emit(reports.promoted(baseline), cause=event)
     return True
+
+
+# --- gauges -----------------------------------------------------------------------------------------------
+
+
+async def gauges(db: Database, budget: Budget) -> None:
+    """What is left of today's budget."""
+    async with db.connection() as conn:
+        spent = await calls.spent(conn, "", budget)
+    BUDGET_LEFT.set(float(left(budget, spent)))

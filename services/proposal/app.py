@@ -10,21 +10,21 @@ from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.events.proposal import ProposalRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.llm import ModelPool, OpenModel, open_model
 from libs.service_kit.service import Service
 from services.proposal import answers, handlers
 from services.proposal.generation import Generator
-from services.proposal.models import Meter, Models, Provide
 from services.proposal.settings import Settings
 
 GAUGES_EVERY_S = 15.0
 
 
-def build(settings: Settings, provide: Provide | None = None) -> Service:
-    """The service, ready to `run()`. `provide` gives a touchpoint's model another origin than `libs.llm`."""
+def build(settings: Settings, opener: OpenModel = open_model) -> Service:
+    """The service, ready to `run()`. `opener` gives models another origin than their providers."""
     service = Service("proposal", settings)
     db, asker = service.db, service.asker
-    meter = Meter(db, settings.budget, settings.proposal_call_timeout_s)
-    generator = Generator(asker, meter, provide or Models())
+    pool = ModelPool(settings.budget, timeout_s=settings.proposal_call_timeout_s, opener=opener)
+    generator = Generator(db, asker, pool)
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_each(PatternDetectedV1, handlers.on_pattern_detected, db=db, asker=asker, generator=generator)
     service.consume_each(ProposalRequestedV1, handlers.on_proposal_requested, db=db, asker=asker, generator=generator)
@@ -36,6 +36,5 @@ def build(settings: Settings, provide: Provide | None = None) -> Service:
     service.answer(ApproveProposal, answers.answer_approve, db=db, asker=asker)
     service.answer(WaiveProposal, answers.answer_waive, db=db)
     service.answer(RejectProposal, answers.answer_reject, db=db)
-    timeout_s = settings.proposal_call_timeout_s
-    service.every(GAUGES_EVERY_S, "proposal-gauges", partial(handlers.gauges, db, settings.budget, timeout_s))
+    service.every(GAUGES_EVERY_S, "proposal-gauges", partial(handlers.gauges, db, settings.budget))
     return service

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict
@@ -392,31 +391,3 @@ def _needs_waiver(now: Now, why: str) -> No:
 
 
 # --- spend ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits in USD for one UTC day, over all touchpoints and for one; and what a lost call counts."""
-
-    per_day: Decimal
-    per_touchpoint_day: Decimal
-    lost_call: Decimal
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What was spent today, in USD, and whether a call that costs money is in flight."""
-
-    today: Decimal
-    touchpoint_today: Decimal
-    in_flight: bool
-
-
-def may_spend(budget: Budget, spent: Spent) -> Literal["yes", "wait"] | No:
-    """Whether one more call may start. One at a time, so that the overshoot is at most that call."""
-    if spent.today >= budget.per_day:
-        return No("budget", f"the model budget of {budget.per_day} USD a day is used up; ask again tomorrow (UTC)")
-    if spent.touchpoint_today >= budget.per_touchpoint_day:
-        limit = budget.per_touchpoint_day
-        return No("budget", f"the touchpoint's model budget of {limit} USD a day is used up; ask again tomorrow (UTC)")
-    return "wait" if spent.in_flight else "yes"

@@ -14,15 +14,17 @@ from libs.contracts.patterns import EvidenceItem, PatternDetail
 from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.proposals import Hunk
 from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases
+from libs.contracts.touchpoints import ModelSettings
 from libs.contracts.versions import LivePrompt
-from libs.llm import Model, ModelError, ModelRequest
-from libs.service_kit.errors import Refused
+from libs.llm import ModelError, ModelPool, ModelRequest, OverBudget
+from libs.service_kit.db import Database
+from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
 from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, hunks, reply, sanitise
+from services.proposal.account import ProposalAccount
 from services.proposal.domain import Commission, Content, Draft
 from services.proposal.metrics import LEAKS_DROPPED
-from services.proposal.models import Meter, OverBudget, Provide
 from services.proposal.reply import ReplyError, Written
 
 TEMPLATE = Path(__file__).parent / "skills" / "proposal-generator.md"
@@ -35,10 +37,10 @@ LEAK_TEXT_CHARS = 20_000
 class Generator:
     """The writer of proposals. It has no tools and no credentials: a prompt and evidence go in, hunks come out."""
 
-    def __init__(self, asker: Asker, meter: Meter, provide: Provide) -> None:
+    def __init__(self, db: Database, asker: Asker, pool: ModelPool) -> None:
+        self._db = db
         self._asker = asker
-        self._meter = meter
-        self._provide = provide
+        self._pool = pool
         self._template = TEMPLATE.read_text(encoding="utf-8")
 
     async def write(self, commission: Commission, touchpoint: KnownTouchpoint, live: LivePrompt) -> Draft:
@@ -49,19 +51,22 @@ class Generator:
         """
         refs = tuple(item.signal_id for item in commission.pattern.evidence)
         try:
-            model = self._provide(touchpoint.model)
+            model = self._pool.key(touchpoint.model)
+            self._pool.parameters(touchpoint.model)
         except ModelError as error:
             reason = f"the model of the touchpoint cannot be used: {error.reason}"
             return Draft(failure=reason, evidence_refs=refs)
         brief = await self._brief(commission.pattern, live)
         identity = domain.proposal_id(commission.pattern.pattern_id, commission.key, live.content_sha256)
         try:
-            draft = await self._written(model, brief, identity, live)
-        except ModelError as error:
-            draft = Draft(failure=f"the model cannot answer: {error.reason}")
+            draft = await self._written(touchpoint.model, brief, identity, live)
         except OverBudget as error:
             draft = Draft(failure=error.reason)
-        return replace(draft, model=f"{model.provider}/{model.name}"[:200], evidence_refs=refs)
+        except ModelError as error:
+            if error.retryable:
+                raise Unavailable(f"{model}: {error.reason}") from error
+            draft = Draft(failure=f"the model cannot answer: {error.reason}")
+        return replace(draft, model=model[:200], evidence_refs=refs)
 
     async def _brief(self, pattern: PatternDetail, live: LivePrompt) -> Brief:
         """Evidence that holds a gold case is left out: what the model has not seen it cannot quote."""
@@ -71,16 +76,11 @@ class Generator:
         kept = [quote for at, quote in enumerate(quotes) if not any(leaked[2 * at : 2 * at + 2])]
         return Brief.of(pattern, kept, live.parts, await self._dev_cases(pattern.touchpoint_id))
 
-    async def _written(self, model: Model, brief: Brief, identity: UUID, live: LivePrompt) -> Draft:
+    async def _written(self, model: ModelSettings, brief: Brief, identity: UUID, live: LivePrompt) -> Draft:
         repair: dict[str, str] | None = None
         for attempt in range(1, ATTEMPTS + 1):
-            answer = await self._meter.complete(
-                model,
-                self._request(brief, repair),
-                proposal_id=identity,
-                touchpoint_id=live.touchpoint_id,
-                attempt=attempt,
-            )
+            account = ProposalAccount(self._db, live.touchpoint_id, identity, attempt)
+            answer = await self._pool.complete(model, self._request(brief, repair), account)
             text = answer.text if answer.data is None else json.dumps(answer.data, ensure_ascii=False)
             try:
                 return await self._checked(text, brief, live)

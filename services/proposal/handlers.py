@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +15,9 @@ from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.pattern_detector import GetPattern
 from libs.contracts.versions import LivePrompt
+from libs.llm import Budget
+from libs.llm.budget import left
+from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit import logging
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison, Refused
@@ -25,7 +27,7 @@ from services.proposal import domain, store, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import Commission, Draft, Proposal
 from services.proposal.generation import Generator
-from services.proposal.metrics import BUDGET_LEFT, PROPOSALS
+from services.proposal.metrics import PROPOSALS
 
 log = logging.get(__name__)
 Place = tuple[str, UUID | None]
@@ -209,11 +211,11 @@ def _of(
 # --- gauges -----------------------------------------------------------------------------------------------
 
 
-async def gauges(db: Database, budget: domain.Budget, call_timeout_s: float) -> None:
+async def gauges(db: Database, budget: Budget) -> None:
     """Proposals by state, and what is left of today's budget."""
     async with db.connection() as conn:
         counts = await store.count_by_state(conn)
-        spent = await store.spent(conn, "", budget, call_timeout_s)
+        spent = await store.spent(conn, "", budget, budget.in_flight_s)
     for state in domain.TRANSITIONS:
         PROPOSALS.labels(state).set(counts.get(state, 0))
-    BUDGET_LEFT.set(float(max(budget.per_day - spent.today, Decimal(0))))
+    BUDGET_LEFT.set(float(left(budget, spent)))

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from pydantic import Field
 
+from libs.llm import Budget
 from libs.service_kit.settings import KitSettings
-from services.proposal.domain import Budget
 
 
 class Settings(KitSettings):
@@ -22,5 +22,10 @@ class Settings(KitSettings):
 
     @property
     def budget(self) -> Budget:
-        """The limits as the domain judges them."""
-        return Budget(self.proposal_usd_per_day, self.proposal_usd_per_touchpoint_day, self.proposal_lost_call_usd)
+        """The limits of the model pool: one paid call at a time."""
+        return Budget(
+            self.proposal_usd_per_day,
+            self.proposal_usd_per_touchpoint_day,
+            self.proposal_lost_call_usd,
+            in_flight_s=self.proposal_call_timeout_s,
+        )

@@ -13,16 +13,14 @@ from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.proposals import AbOutcome, ProposalSummary
 from libs.contracts.queries.proposal import ListProposals
 from libs.contracts.vocabulary import ProposalState
-from libs.llm import ModelReply
+from libs.llm import Budget, ModelReply, Order, Settled, Spent
 from libs.service_kit.db import Connection
 from services.proposal.domain import (
     OPEN,
-    Budget,
     Content,
     Proposal,
     Recorded,
     Spend,
-    Spent,
     sources_of,
 )
 
@@ -246,10 +244,14 @@ async def save_outcome(conn: Connection, run: AbExecutedV1) -> None:
 _SPENT = """
 SELECT
     coalesce(sum(cost), 0) AS today,
-    coalesce(sum(cost) FILTER (WHERE touchpoint_id = $1), 0) AS touchpoint_today,
-    coalesce(bool_or(finished_at IS NULL AND started_at > now() - make_interval(secs => $3)), false) AS in_flight
+    coalesce(sum(cost) FILTER (WHERE here), 0) AS touchpoint_today,
+    count(*) FILTER (WHERE in_flight) AS in_flight,
+    coalesce(sum(cost) FILTER (WHERE in_flight), 0) AS reserved,
+    coalesce(sum(cost) FILTER (WHERE in_flight AND here), 0) AS touchpoint_reserved
 FROM (
-    SELECT *, coalesce(usd, $2) AS cost FROM model_calls
+    SELECT coalesce(usd, most_usd, $2) AS cost, touchpoint_id = $1 AS here,
+           finished_at IS NULL AND started_at > now() - make_interval(secs => $3) AS in_flight
+    FROM model_calls
     WHERE NOT free AND started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
 ) AS paid
 """
@@ -259,7 +261,7 @@ async def spent(conn: Connection, touchpoint_id: str, budget: Budget, timeout_s:
     """What today's calls cost. One that never ended counts as lost, and as in flight until it must have timed out."""
     row = await conn.fetchrow(_SPENT, touchpoint_id, budget.lost_call, timeout_s)
     assert row is not None
-    return Spent(row["today"], row["touchpoint_today"], row["in_flight"])
+    return Spent(**row)
 
 
 async def paid_reply(conn: Connection, proposal_id: UUID, attempt: int, request_sha256: str) -> ModelReply | None:
@@ -275,54 +277,46 @@ async def paid_reply(conn: Connection, proposal_id: UUID, attempt: int, request_
 
 
 _CALL_STARTED = """
-INSERT INTO model_calls (proposal_id, touchpoint_id, attempt, request_sha256, provider, model, free)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING call_id
+INSERT INTO model_calls (proposal_id, touchpoint_id, attempt, request_sha256, provider, model, free, most_usd)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING call_id
 """
 
 
-async def call_started(
-    conn: Connection,
-    proposal_id: UUID,
-    touchpoint_id: str,
-    attempt: int,
-    request_sha256: str,
-    *,
-    provider: str,
-    model: str,
-    free: bool,
-) -> UUID:
+async def call_started(conn: Connection, proposal_id: UUID, touchpoint_id: str, attempt: int, order: Order) -> UUID:
     """Write the call down before it is made; its id."""
     call_id: UUID = await conn.fetchval(
-        _CALL_STARTED, proposal_id, touchpoint_id, attempt, request_sha256, provider, model, free
+        _CALL_STARTED,
+        proposal_id,
+        touchpoint_id,
+        attempt,
+        order.request_sha256,
+        order.provider,
+        order.model,
+        order.free,
+        order.most_usd,
     )
     return call_id
 
 
-_CALL_ENDED = """
+_CALL_SETTLED = """
 UPDATE model_calls
 SET finished_at = now(), input_tokens = $2, output_tokens = $3, usd = $4, latency_ms = $5, reply = $6, error = $7
 WHERE call_id = $1
 """
 
 
-async def call_answered(conn: Connection, call_id: UUID, reply: ModelReply) -> None:
-    """Write down what came back and what it cost."""
-    usage = reply.usage
+async def call_settled(conn: Connection, settled: Settled) -> None:
+    """Write down what came back, or why nothing did, and what it cost."""
     await conn.execute(
-        _CALL_ENDED,
-        call_id,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.usd,
-        reply.latency_ms,
-        reply.model_dump_json(),
-        None,
+        _CALL_SETTLED,
+        settled.call_id,
+        settled.usage.input_tokens,
+        settled.usage.output_tokens,
+        settled.usage.usd,
+        settled.latency_ms,
+        settled.reply.model_dump_json() if settled.reply else None,
+        settled.error[:500].replace("\x00", "") if settled.error else None,
     )
-
-
-async def call_failed(conn: Connection, call_id: UUID, reason: str) -> None:
-    """The provider said no; such a call costs nothing."""
-    await conn.execute(_CALL_ENDED, call_id, 0, 0, 0, None, None, reason[:500].replace("\x00", ""))
 
 
 # --- gauges -----------------------------------------------------------------------------------------------

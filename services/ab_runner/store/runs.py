@@ -35,8 +35,8 @@ SELECT $1, shard, variant, CASE variant WHEN 'a' THEN $2 ELSE $3 END, ARRAY(SELE
 FROM jsonb_to_recordset($4) AS dealt (shard int, variant text, case_ids jsonb)
 """
 _WORK = """
-SELECT s.shard, s.variant, s.prompt_sha256, s.case_ids, r.run_id, r.suite_sha256, r.model, r.params_sha256,
-       r.model_settings, CASE s.variant WHEN 'a' THEN r.variant_a ELSE r.variant_b END AS prompt,
+SELECT s.shard, s.variant, s.prompt_sha256, s.case_ids, r.run_id, r.touchpoint_id, r.suite_sha256, r.model,
+       r.params_sha256, r.model_settings, CASE s.variant WHEN 'a' THEN r.variant_a ELSE r.variant_b END AS prompt,
        r.status = 'running' AND s.done_at IS NULL AS open
 FROM shards s JOIN runs r USING (run_id) WHERE s.run_id = $1 AND s.shard = $2
 """
@@ -111,6 +111,7 @@ class Work:
     """A shard with what is needed to do it. `open` is False when it is done or its run is over."""
 
     run_id: UUID
+    touchpoint_id: str
     shard: int
     open: bool
     variant: str

@@ -13,7 +13,6 @@ from pathlib import Path
 from libs.llm import ModelReply, ModelRequest
 from services.ab_runner.app import build
 from services.ab_runner.settings import Settings
-from services.ab_runner.tasks import Models
 from services.ab_runner.tests.support import RuleModel
 
 CONCURRENCY = 2
@@ -38,7 +37,7 @@ class SlowModel(RuleModel):
 def main() -> None:
     """Run until killed."""
     model = SlowModel(Path(sys.argv[1]), float(sys.argv[2]))
-    asyncio.run(build(Settings(), Models(CONCURRENCY, lambda _settings: model)).run())
+    asyncio.run(build(Settings(model_concurrency=CONCURRENCY), lambda _provider, _name: model).run())
 
 
 if __name__ == "__main__":

@@ -17,11 +17,10 @@ from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.queries.ab_runner import GetRun, ImportSuite
 from libs.contracts.touchpoints import ModelSettings, Storage, SuiteSettings, Touchpoint
-from libs.llm import ModelError, ModelReply, ModelRequest, Usage
+from libs.llm import Budget, ModelError, ModelPool, ModelReply, ModelRequest, Usage
 from libs.service_kit.db import Database
 from libs.service_kit.testing import event_of, outbox_events
 from services.ab_runner import answers, handlers
-from services.ab_runner.tasks import Models
 
 TOUCHPOINT = "support.intent"
 PRICE = Decimal("0.001")
@@ -47,6 +46,10 @@ class RuleModel:
         """Let the calls that wait go on."""
         self._hold_after = None
         self._released.set()
+
+    def most_usd(self, request: ModelRequest) -> Decimal | None:
+        """No price list."""
+        return None
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer, or one of `errors`."""
@@ -76,9 +79,12 @@ class RuleModel:
         )
 
 
-def models(model: RuleModel, concurrency: int = 4) -> Models:
+BUDGET = Budget(Decimal(1_000), Decimal(1_000), PRICE, at_once=None)
+
+
+def models(model: RuleModel, concurrency: int = 4, budget: Budget = BUDGET) -> ModelPool:
     """A process in which `model` answers for every touchpoint."""
-    return Models(concurrency, lambda _settings: model)
+    return ModelPool(budget, concurrency=concurrency, opener=lambda _provider, _name: model)
 
 
 def suite(n: int = 40, dev: int = 6) -> tuple[Case, ...]:
@@ -148,13 +154,13 @@ async def shards_of(db: Database, run_id: UUID) -> list[Event[ShardRequestedV1]]
     return [event for event in await outbox_events(db, ShardRequestedV1) if event.data.run_id == run_id]
 
 
-async def work_through(db: Database, run_id: UUID, by: Models) -> None:
+async def work_through(db: Database, run_id: UUID, by: ModelPool) -> None:
     """Handle every shard of a run, in order."""
     for shard in await shards_of(db, run_id):
         await handlers.on_shard_requested(shard, db, by)
 
 
-async def run_ab(db: Database, by: Models, event: Event[AbRequestedV1] | None = None, size: int = 10) -> AbReport:
+async def run_ab(db: Database, by: ModelPool, event: Event[AbRequestedV1] | None = None, size: int = 10) -> AbReport:
     """A whole A/B run by hand."""
     event = event or ab()
     await handlers.on_ab_requested(event, db, by, size)

@@ -11,19 +11,28 @@ from uuid import UUID, uuid4
 import pytest
 
 from libs import touchpoints
-from libs.contracts.events.ab_runner import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1, ShardRequestedV1
+from libs.contracts.envelope import Event
+from libs.contracts.events.ab_runner import (
+    AbExecutedV1,
+    AbRequestedV1,
+    BaselinePromotedV1,
+    EvalRegressedV1,
+    ShardRequestedV1,
+)
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import GetRun, ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
-from libs.llm import ModelError
+from libs.llm import Budget, ModelError, ModelPool, Spent
+from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.errors import Poison, Refused, Unavailable
 from libs.service_kit.testing import event_of, outbox_events
 from libs.service_kit.testing.plugin import OpenDatabase
 from services.ab_runner import answers, handlers, reports
-from services.ab_runner.store import baselines, results, runs
+from services.ab_runner.store import baselines, calls, results, runs
 from services.ab_runner.tests.support import (
+    BUDGET,
     GOOD,
     POOR,
     PRICE,
@@ -287,6 +296,97 @@ async def test_a_run_is_not_judged_on_less_than_was_asked(db: Database) -> None:
     with pytest.raises(RuntimeError, match="39 of 40 cases"):
         await handlers.on_shard_requested(last, db, models(model))
     assert (await report(db, event.data.run_id)).status == "running"
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+
+def limited(usd: str, **fields: Any) -> Budget:
+    return Budget(Decimal(1_000), Decimal(usd), PRICE, at_once=None, **fields)
+
+
+async def test_every_call_of_a_run_is_in_the_books(db: Database) -> None:
+    event = ab()
+    await run_ab(db, models(RuleModel()), event)
+    async with db.connection() as conn:
+        rows = await conn.fetch("SELECT * FROM model_calls")
+        spent = await calls.spent(conn, TOUCHPOINT, BUDGET)
+    assert {(row["run_id"], row["touchpoint_id"], row["model"]) for row in rows} == {
+        (event.data.run_id, TOUCHPOINT, "rules-1")
+    }
+    assert (len(rows), sum(row["calls"] for row in rows)) == (80, 80)
+    assert {(row["usd"], row["input_tokens"], row["output_tokens"]) for row in rows} == {(PRICE, 10, 1)}
+    assert spent == Spent(80 * PRICE, 80 * PRICE, 0)
+
+
+async def test_a_run_beyond_the_budget_ends_with_its_reason(db: Database) -> None:
+    model, event = RuleModel(), ab()
+    ended = await run_ab(db, models(model, budget=limited("0.030")), event)
+    assert ended.status == "failed"
+    assert ended.error == (
+        "variant B: the touchpoint's model budget of 0.030 USD a day is used up; ask again tomorrow (UTC)"
+    )
+    (said,) = await outbox_events(db, AbExecutedV1)
+    assert (said.data.status, said.data.verdict) == ("failed", None)
+    assert len(model.answered) == 30  # a thousandth each, and not one more
+    again = await run_ab(db, models(model))  # the next day, as it were: what was bought is not bought again
+    assert (again.status, again.model_calls) == ("completed", 50)
+
+
+async def test_the_budget_is_that_of_all_replicas_together(database: OpenDatabase, db: Database) -> None:
+    other, model = await database("ab_runner"), RuleModel()
+    budget = limited("0.030")
+    one, two = ab(b=GOOD), ab(a=f"{GOOD}gone: card\n", b=f"{GOOD}lost: card\n")
+    for event in (one, two):
+        await handlers.on_ab_requested(event, db, models(model), 40)
+
+    async def worked(at: Database, event: Event[AbRequestedV1]) -> None:
+        for shard in await shards_of(at, event.data.run_id):
+            try:
+                await handlers.on_shard_requested(shard, at, models(model, budget=budget))
+            except Unavailable:  # another replica's calls may use up what is left: the bus brings it back
+                await worked(at, event)
+
+    await asyncio.gather(worked(db, one), worked(other, two))
+    assert len(model.answered) == 30
+    assert {(await report(db, event.data.run_id)).status for event in (one, two)} == {"failed"}
+
+
+async def test_answers_that_may_have_been_billed_count_until_the_day_is_over(db: Database) -> None:
+    model, event = RuleModel(hold_after=10), ab()
+    budget = limited("0.030", in_flight_s=0)
+    await handlers.on_ab_requested(event, db, models(model), 40)
+    first, _ = await shards_of(db, event.data.run_id)
+    task = asyncio.create_task(handlers.on_shard_requested(first, db, models(model, budget=budget)))
+    await until_stored(db, 10)
+    while model.in_flight < 4:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with db.connection() as conn:
+        assert await calls.spent(conn, TOUCHPOINT, budget) == Spent(14 * PRICE, 14 * PRICE, 0)
+        assert (await calls.spent(conn, TOUCHPOINT, BUDGET)).in_flight == 4
+    model.release()
+    await handlers.on_shard_requested(first, db, models(model, budget=budget))
+    assert len(model.answered) == 30 - 4
+    assert "is used up" in ((await report(db, event.data.run_id)).error or "")
+
+
+async def test_a_model_that_is_free_needs_no_budget(db: Database) -> None:
+    prompt = "## Labels\n### money\n### card\n### delivery\n"
+    await prepare(db, revision=2, model=ModelSettings())
+    none = ModelPool(Budget(Decimal(0), Decimal(0), Decimal(0), at_once=None))
+    ended = await run_ab(db, none, ab(prompt, f"{prompt}A parcel is late.\n"))
+    assert (ended.status, ended.model_calls, ended.usd) == ("completed", 80, Decimal(0))
+    async with db.connection() as conn:
+        assert await conn.fetchval("SELECT sum(calls) FROM model_calls WHERE free AND usd = 0") == 80
+
+
+async def test_gauges(db: Database) -> None:
+    await run_ab(db, models(RuleModel()))
+    await handlers.gauges(db, BUDGET)
+    assert BUDGET_LEFT._value.get() == pytest.approx(1_000 - 0.08)
 
 
 # --- failing ----------------------------------------------------------------------------------------------

@@ -30,9 +30,8 @@ from libs.service_kit.testing import Installation, event_of
 from services.ab_runner.answers import answer_run
 from services.ab_runner.app import build
 from services.ab_runner.settings import Settings
-from services.ab_runner.tasks import Models
 from services.ab_runner.tests.replica import CONCURRENCY
-from services.ab_runner.tests.support import GOOD, TOUCHPOINT, RuleModel, ab, models, suite, touchpoint
+from services.ab_runner.tests.support import GOOD, TOUCHPOINT, RuleModel, ab, suite, touchpoint
 
 ROOT = Path(__file__).resolve().parents[3]
 REDELIVERY = "redelivery_delays_s"
@@ -78,8 +77,9 @@ async def gateway(installation: Installation) -> AsyncIterator[Gateway]:
 
 
 @asynccontextmanager
-async def running(installation: Installation, by: Models | None = None, **changes: Any) -> AsyncIterator[Service]:
-    service = build(Settings(**{**installation.settings("ab_runner"), "pool_size": 8, **changes}), by)
+async def running(installation: Installation, by: RuleModel | None = None, **changes: Any) -> AsyncIterator[Service]:
+    settings = Settings(**{**installation.settings("ab_runner"), "pool_size": 8, "model_concurrency": 4, **changes})
+    service = build(settings) if by is None else build(settings, lambda _provider, _name: by)
     await service.start()
     try:
         yield service
@@ -93,6 +93,13 @@ async def on_the_stream(installation: Installation, kind: type[EventData]) -> in
     info = await admin.jetstream().stream_info("REFINEMENT", subjects_filter=kind.type)
     await admin.close()
     return int((info.state.subjects or {}).get(kind.type, 0))
+
+
+async def until_on_the_stream(installation: Installation, kind: type[EventData]) -> None:
+    """Until the relay has published one: the report is there a moment before."""
+    async with asyncio.timeout(30):
+        while not await on_the_stream(installation, kind):
+            await asyncio.sleep(0.02)
 
 
 async def registered(gateway: Gateway, **fields: Any) -> None:
@@ -114,7 +121,7 @@ async def measured(gateway: Gateway, event: Event[AbRequestedV1]) -> AbReport:
 
 
 async def test_from_import_to_report_over_the_bus(installation: Installation, gateway: Gateway) -> None:
-    async with running(installation, models(model := RuleModel()), shard_cases=10):
+    async with running(installation, model := RuleModel(), shard_cases=10):
         await registered(gateway)
         (listed,) = (await gateway.asker.ask(ListSuites())).suites
         report = await measured(gateway, ab())
@@ -137,8 +144,8 @@ async def test_two_replicas_share_the_shards_and_end_each_run_once(
 ) -> None:
     model = RuleModel()
     async with (
-        running(installation, models(model), shard_cases=4),
-        running(installation, models(model), shard_cases=4),
+        running(installation, model, shard_cases=4),
+        running(installation, model, shard_cases=4),
     ):
         await registered(gateway)
         await measured(gateway, ab())
@@ -168,6 +175,7 @@ async def test_a_replica_killed_in_a_run_is_taken_over(
         for shard in range(8):
             await redelivered(installation, event.data.run_id, shard)
         report = await gateway.ended(event.data.run_id)
+        await until_on_the_stream(installation, AbExecutedV1)
     paid = account.read_text().split()
     assert killed_at < 80
     assert len(set(paid)) == 80

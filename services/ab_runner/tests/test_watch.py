@@ -247,7 +247,7 @@ async def test_a_buried_shard_ends_its_run_for_everybody_and_its_replay_does_no_
     installation: Installation, gateway: Gateway
 ) -> None:
     model = Broken()
-    async with running(installation, models(model), **QUICK):
+    async with running(installation, model, **QUICK):
         await registered(gateway)
         await gateway.emit(event := ab())
         ended = await gateway.ended(event.data.run_id)
@@ -267,7 +267,7 @@ async def test_a_buried_shard_ends_its_run_for_everybody_and_its_replay_does_no_
 
 
 async def test_the_control_without_the_watch_it_stays_running(installation: Installation, gateway: Gateway) -> None:
-    async with running(installation, models(Broken()), shard_cases=10, runs_watched_every_s=3_600):
+    async with running(installation, Broken(), shard_cases=10, runs_watched_every_s=3_600):
         await registered(gateway)
         await gateway.emit(event := ab())
         async with asyncio.timeout(30):
@@ -278,7 +278,7 @@ async def test_the_control_without_the_watch_it_stays_running(installation: Inst
 
 async def test_a_worker_that_hangs_ends_its_run_and_nothing_else(installation: Installation, gateway: Gateway) -> None:
     model = RuleModel(hold_after=15)
-    async with running(installation, models(model), run_stalled_after_s=1.0, **QUICK):
+    async with running(installation, model, run_stalled_after_s=1.0, **QUICK):
         await registered(gateway)
         await gateway.emit(event := ab())
         ended = await gateway.ended(event.data.run_id)
@@ -291,7 +291,7 @@ async def test_a_worker_that_hangs_ends_its_run_and_nothing_else(installation: I
 
 
 async def test_a_slow_run_that_moves_is_left_alone(installation: Installation, gateway: Gateway) -> None:
-    async with running(installation, models(Slow(), concurrency=4), run_stalled_after_s=1.5, **QUICK):
+    async with running(installation, Slow(), run_stalled_after_s=1.5, **QUICK):
         await registered(gateway)
         await gateway.emit(event := ab())
         ended = await gateway.ended(event.data.run_id)

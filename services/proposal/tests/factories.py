@@ -24,9 +24,9 @@ from libs.contracts.queries.ab_runner import CheckLeaks, DevCases, GetDevCases, 
 from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.pattern_detector import GetPattern, PatternReply
 from libs.contracts.queries.registry import GetPrompt, PromptReply
-from libs.contracts.touchpoints import Approvals, ModelSettings, Storage, Touchpoint
+from libs.contracts.touchpoints import Approvals, Storage, Touchpoint
 from libs.contracts.versions import LivePrompt
-from libs.llm import Model, ModelReply, ModelRequest, Usage
+from libs.llm import Budget, ModelPool, ModelReply, ModelRequest, Usage, open_model
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Answerer, Responder
@@ -228,8 +228,13 @@ class Scripted:
             latency_ms=1.0,
         )
 
-    def provide(self, wanted: ModelSettings) -> Model:
-        return self
+    def most_usd(self, request: ModelRequest) -> Decimal | None:
+        return None
+
+
+def pool_of(budget: Budget, model: Scripted | None = None) -> ModelPool:
+    """A pool in which the model answers for everything; without one, those of the providers do."""
+    return ModelPool(budget, timeout_s=5.0, opener=open_model if model is None else lambda _provider, _name: model)
 
 
 def answer_of(*hunks: Hunk, **changes: Any) -> dict[str, Any]:

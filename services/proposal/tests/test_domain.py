@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from libs.contracts.proposals import AbOutcome
 from libs.contracts.vocabulary import ProposalState
 from services.proposal import domain
-from services.proposal.domain import Budget, No, Now, Proposal, Recorded, Spent
+from services.proposal.domain import No, Now, Proposal, Recorded
 from services.proposal.tests.factories import (
     AT,
     HUNK,
@@ -200,7 +199,7 @@ def test_what_was_there_before_is_no_mark() -> None:
     assert domain.flags([hunk_of("See https://a.example\n", "See https://a.example\nA fee is a cost.\n")]) == ()
 
 
-# --- identity and budget ----------------------------------------------------------------------------------
+# --- identity ---------------------------------------------------------------------------------------------
 
 
 def test_the_same_commission_on_the_same_text_is_the_same_proposal() -> None:
@@ -208,24 +207,6 @@ def test_the_same_commission_on_the_same_text_is_the_same_proposal() -> None:
     ids = {domain.proposal_id(pattern, key, base) for key in ("occurrence 1", "request x") for base in ("a", "b")}
     assert len(ids) == 4
     assert proposal_of(HUNK).proposal_id == ONE.proposal_id
-
-
-BUDGET = Budget(Decimal(5), Decimal(1), Decimal("0.25"))
-
-
-@pytest.mark.parametrize(
-    ("today", "here", "in_flight", "verdict"),
-    [
-        ("0", "0", False, "yes"),
-        ("4.99", "0.99", False, "yes"),
-        ("0", "0", True, "wait"),
-        ("5", "0", False, "a day is used up"),
-        ("1", "1", True, "touchpoint's model budget"),
-    ],
-)
-def test_budget(today: str, here: str, in_flight: bool, verdict: str) -> None:
-    got = domain.may_spend(BUDGET, Spent(Decimal(today), Decimal(here), in_flight))
-    assert verdict in (got.detail if isinstance(got, No) else got)
 
 
 def _code(no: No | None) -> str | None:

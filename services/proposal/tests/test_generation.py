@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,13 +12,12 @@ from pydantic import SecretStr
 from libs.contracts.evaluations import Case
 from libs.contracts.patterns import PatternDetail
 from libs.contracts.queries.ab_runner import CheckLeaks
-from libs.llm import ModelError, parse_labels
+from libs.llm import Budget, ModelError, Usage, parse_labels
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Unavailable
 from libs.service_kit.queries import Asker
-from services.proposal.domain import Budget, Commission, Draft
+from services.proposal.domain import Commission, Draft
 from services.proposal.generation import Generator
-from services.proposal.models import Meter, Models
 from services.proposal.settings import Settings
 from services.proposal.tests.factories import (
     FEES,
@@ -30,6 +30,7 @@ from services.proposal.tests.factories import (
     known_of,
     live_of,
     pattern_of,
+    pool_of,
 )
 
 SETTINGS = Settings(database_url=SecretStr("postgresql://unused"))
@@ -40,7 +41,7 @@ async def write(
     db: Database, asker: Asker, model: Scripted | None, pattern: PatternDetail | None = None, **limits: Any
 ) -> Draft:
     budget = Budget(**{**SETTINGS.budget.__dict__, **limits})
-    generator = Generator(asker, Meter(db, budget, 5.0), model.provide if model else Models())
+    generator = Generator(db, asker, pool_of(budget, model))
     commission = Commission.of_occurrence(pattern or pattern_of(), 1)
     return await generator.write(commission, known_of(), live_of())
 
@@ -108,10 +109,27 @@ async def test_budgets_fail_closed(db: Database, asker: Asker, limit: str) -> No
 
 
 async def test_an_unknown_provider_is_named(db: Database, asker: Asker) -> None:
-    generator = Generator(asker, Meter(db, SETTINGS.budget, 5.0), Models())
+    generator = Generator(db, asker, pool_of(SETTINGS.budget))
     model = {"provider": "nobody", "name": "x"}
     draft = await generator.write(Commission.of_occurrence(pattern_of(), 1), known_of(model=model), live_of())
     assert "'nobody' is unknown" in (draft.failure or "")
+
+
+@pytest.mark.parametrize("parameters", [{"colour": "red"}, {"temperature": 9}])
+async def test_a_wrong_parameter_is_named(db: Database, asker: Asker, parameters: dict[str, Any]) -> None:
+    """Also where the offline model would not read it: the same touchpoint's runs refuse it."""
+    generator = Generator(db, asker, pool_of(SETTINGS.budget))
+    model = {"provider": "offline", "parameters": parameters}
+    draft = await generator.write(Commission.of_occurrence(pattern_of(), 1), known_of(model=model), live_of())
+    assert f"model parameter '{next(iter(parameters))}'" in (draft.failure or "")
+
+
+async def test_a_refusal_that_was_billed_is_paid_for(db: Database, asker: Asker) -> None:
+    used = Usage(input_tokens=70, output_tokens=0, usd=Decimal("0.02"))
+    draft = await write(db, asker, Scripted(ModelError("refused", retryable=False, usage=used)))
+    assert draft.failure == "the model cannot answer: refused"
+    (call,) = await calls(db)
+    assert (call["usd"], call["input_tokens"], call["error"], call["reply"]) == (used.usd, 70, "refused", None)
 
 
 # --- gold -------------------------------------------------------------------------------------------------

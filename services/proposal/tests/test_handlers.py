@@ -16,13 +16,13 @@ from libs.contracts.events.proposal import ProposalFailedV1, ProposalGeneratedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.proposal import ListProposals
 from libs.contracts.versions import LivePrompt
+from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
 from libs.service_kit.queries import Asker
 from libs.service_kit.testing import event_of, outbox_events
 from services.proposal import handlers, metrics, store
 from services.proposal.generation import Generator
-from services.proposal.models import Meter
 from services.proposal.settings import Settings
 from services.proposal.tests.factories import (
     AT,
@@ -38,6 +38,7 @@ from services.proposal.tests.factories import (
     live_of,
     now,
     pattern_of,
+    pool_of,
     proposal_of,
     registered,
     saved,
@@ -51,7 +52,7 @@ class Desk:
 
     def __init__(self, db: Database, asker: Asker, model: Scripted) -> None:
         self.db, self.asker, self.model = db, asker, model
-        self.generator = Generator(asker, Meter(db, SETTINGS.budget, 5.0), model.provide)
+        self.generator = Generator(db, asker, pool_of(SETTINGS.budget, model))
 
     async def register(self, **config: Any) -> None:
         await touchpoints.on_registered([event_of(registered(**config))], self.db)
@@ -279,6 +280,6 @@ async def test_an_approved_one_waits_for_the_ledger_unless_its_base_is_gone(
 
 async def test_gauges(db: Database) -> None:
     await saved(db)
-    await handlers.gauges(db, SETTINGS.budget, 60.0)
+    await handlers.gauges(db, SETTINGS.budget)
     assert metrics.PROPOSALS.labels("generated")._value.get() == 1
-    assert metrics.BUDGET_LEFT._value.get() == float(SETTINGS.budget.per_day)
+    assert BUDGET_LEFT._value.get() == float(SETTINGS.budget.per_day)

@@ -14,10 +14,9 @@ import pytest
 
 from libs import touchpoints
 from libs.contracts.queries.proposal import ListProposals
-from libs.llm import ModelReply, Usage
+from libs.llm import NOTHING_USED, Budget, ModelReply, Order, Settled, Spent, Usage
 from libs.service_kit.db import Database
 from services.proposal import domain, store
-from services.proposal.domain import Budget
 from services.proposal.tests.factories import (
     AT,
     PATTERN,
@@ -174,31 +173,41 @@ def reply(usd: str) -> ModelReply:
     return ModelReply(text="{}", data={}, usage=usage, model="m", provider="p", latency_ms=2.0)
 
 
-async def call(db: Database, touchpoint: str = TOUCHPOINT, free: bool = False, attempt: int = 1) -> UUID:
+async def call(db: Database, touchpoint: str = TOUCHPOINT, most_usd: Decimal | None = None) -> UUID:
+    order = Order(provider="p", model="m", request_sha256="digest", most_usd=most_usd)
     async with db.connection() as conn:
-        return await store.call_started(
-            conn, PATTERN, touchpoint, attempt, "digest", provider="p", model="m", free=free
-        )
+        return await store.call_started(conn, PATTERN, touchpoint, 1, order)
+
+
+def answered(call_id: UUID, usd: str) -> Settled:
+    return Settled(call_id, reply(usd).usage, latency_ms=2.0, reply=reply(usd))
 
 
 async def test_spend_is_what_todays_calls_cost_and_lost_ones_count(db: Database) -> None:
     async with db.connection() as conn:
-        await store.call_answered(conn, await call(db), reply("0.40"))
-        await store.call_answered(conn, await call(db, "other"), reply("0.10"))
-        await store.call_answered(conn, await call(db, free=True), reply("9"))
-        await store.call_failed(conn, await call(db), "said no")
+        await store.call_settled(conn, answered(await call(db), "0.40"))
+        await store.call_settled(conn, answered(await call(db, "other"), "0.10"))
+        await store.call_settled(conn, answered(await call(db, most_usd=Decimal(0)), "9"))
+        await store.call_settled(conn, Settled(await call(db), NOTHING_USED, error="said no"))
         yesterday = await call(db)
         await conn.execute("UPDATE model_calls SET started_at = now() - interval '25 h' WHERE call_id = $1", yesterday)
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == domain.Spent(Decimal("0.50"), Decimal("0.40"), False)
+        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(Decimal("0.50"), Decimal("0.40"), 0)
         await call(db)
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == domain.Spent(Decimal("0.75"), Decimal("0.65"), True)
-        assert not (await store.spent(conn, TOUCHPOINT, BUDGET, 0)).in_flight
+        lost = Decimal("0.25")
+        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+            Decimal("0.75"), Decimal("0.65"), 1, reserved=lost, touchpoint_reserved=lost
+        )
+        assert await store.spent(conn, TOUCHPOINT, BUDGET, 0) == Spent(Decimal("0.75"), Decimal("0.65"), 0)
+        await call(db, "other", most_usd=Decimal("0.02"))  # one with a price list counts the most it can cost
+        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+            Decimal("0.77"), Decimal("0.65"), 2, reserved=Decimal("0.27"), touchpoint_reserved=lost
+        )
 
 
 async def test_a_reply_is_found_by_its_request(db: Database) -> None:
     async with db.connection() as conn:
         assert await store.paid_reply(conn, PATTERN, 1, "digest") is None
-        await store.call_answered(conn, await call(db), reply("0.1"))
+        await store.call_settled(conn, answered(await call(db), "0.1"))
         assert await store.paid_reply(conn, PATTERN, 1, "digest") == reply("0.1")
         assert await store.paid_reply(conn, PATTERN, 2, "digest") is None
         assert await store.paid_reply(conn, PATTERN, 1, "other") is None

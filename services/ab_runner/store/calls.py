@@ -1,0 +1,76 @@
+"""Table `model_calls`: what calls of models cost, each written down before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from libs.llm import Budget, Order, Settled, Spent
+from libs.service_kit.db import Connection
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('ab_runner.model_calls', 0))"
+_SPENT = """
+SELECT
+    coalesce(sum(cost), 0) AS today,
+    coalesce(sum(cost) FILTER (WHERE here), 0) AS touchpoint_today,
+    count(*) FILTER (WHERE in_flight) AS in_flight,
+    coalesce(sum(cost) FILTER (WHERE in_flight), 0) AS reserved,
+    coalesce(sum(cost) FILTER (WHERE in_flight AND here), 0) AS touchpoint_reserved
+FROM (
+    SELECT coalesce(usd, most_usd, $2::numeric * calls) AS cost, touchpoint_id = $1 AS here,
+           finished_at IS NULL AND started_at > now() - make_interval(secs => $3) AS in_flight
+    FROM model_calls
+    WHERE NOT free AND started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+) AS paid
+"""
+_STARTED = """
+INSERT INTO model_calls (run_id, touchpoint_id, provider, model, free, calls, most_usd)
+SELECT $1, $2, * FROM unnest($3::text[], $4::text[], $5::bool[], $6::int[], $7::numeric[])
+RETURNING call_id
+"""
+_SETTLED = """
+UPDATE model_calls AS c
+SET finished_at = now(), input_tokens = s.input_tokens, output_tokens = s.output_tokens, usd = s.usd, error = s.error
+FROM unnest($1::uuid[], $2::int[], $3::int[], $4::numeric[], $5::text[])
+    AS s (call_id, input_tokens, output_tokens, usd, error)
+WHERE c.call_id = s.call_id
+"""
+
+
+async def lock(conn: Connection) -> None:
+    """Until the transaction ends nobody else begins calls that cost money."""
+    await conn.execute(_LOCK)
+
+
+async def spent(conn: Connection, touchpoint_id: str, budget: Budget) -> Spent:
+    """What today's calls cost. One that never ended counts its most, as in flight until `budget.in_flight_s`."""
+    row = await conn.fetchrow(_SPENT, touchpoint_id, budget.lost_call, budget.in_flight_s)
+    assert row is not None
+    return Spent(**row)
+
+
+async def started(conn: Connection, run_id: UUID, touchpoint_id: str, orders: Sequence[Order]) -> list[UUID]:
+    """Write calls down before they are made; an id for each."""
+    rows = await conn.fetch(
+        _STARTED,
+        run_id,
+        touchpoint_id,
+        [order.provider for order in orders],
+        [order.model for order in orders],
+        [order.free for order in orders],
+        [order.calls for order in orders],
+        [order.most_usd for order in orders],
+    )
+    return [row["call_id"] for row in rows]
+
+
+async def settled(conn: Connection, ended: Sequence[Settled]) -> None:
+    """Write down how calls ended and what they cost."""
+    await conn.execute(
+        _SETTLED,
+        [row.call_id for row in ended],
+        [row.usage.input_tokens for row in ended],
+        [row.usage.output_tokens for row in ended],
+        [row.usage.usd for row in ended],
+        [row.error[:500].replace("\x00", "") if row.error else None for row in ended],
+    )
