@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Literal
 
 from pydantic import StringConstraints
@@ -28,11 +30,6 @@ ProposalState = Literal[
     "activated",
     "rolled_back",
 ]
-SCANNERS = ("eval_regression", "low_confidence", "si_flag")
-TASKS = ("classify",)
-METRICS = ("accuracy", "macro_f1", "macro_precision", "macro_recall", "weighted_f1")
-PROVIDERS = ("offline",)
-"""What a touchpoint may name; the registry refuses others. Not types: a new name must not break an older reader."""
 RejectReason = Literal["invalid", "unknown_touchpoint", "scope", "unresolvable", "bad_signals"]
 
 TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,119}$")]
@@ -42,3 +39,21 @@ LongText = Annotated[str, StringConstraints(max_length=20_000)]
 PromptText = Annotated[str, StringConstraints(max_length=262_144)]
 VersionRef = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+# --- names that come with what they name ------------------------------------------------------------------
+
+Kind = Literal["adapters", "metrics", "model_providers", "scanners", "tasks"]
+PREFIX = "burnish."
+
+
+@cache
+def registered(kind: Kind) -> tuple[str, ...]:
+    """What a touchpoint may name, sorted: the names of the entry points of `burnish.<kind>`. Imports none of them.
+
+    Not types: a new name must not break an older reader; the registry refuses others. Raises RuntimeError where there
+    is none at all, which is an installation without its metadata.
+    """
+    names = {entry.name for entry in entry_points(group=f"{PREFIX}{kind}")}
+    if not names:
+        raise RuntimeError(f"nothing is registered as {PREFIX}{kind}: install burnish anew (`make check`, or pip)")
+    return tuple(sorted(names))

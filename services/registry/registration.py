@@ -11,7 +11,7 @@ from uuid import uuid4
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.touchpoints import Touchpoint
-from libs.contracts.vocabulary import METRICS, PROVIDERS, SCANNERS, TASKS
+from libs.contracts.vocabulary import registered
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
 from services.registry.adapters import StorageError
@@ -234,13 +234,13 @@ def _unusable(index: int, touchpoint: Touchpoint) -> list[dict[str, str]]:
 def _names(touchpoint: Touchpoint) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Each name that must be one of a few: its field, the name, the few."""
     for index, source in enumerate(touchpoint.signals):
-        yield f"signals[{index}].scanner", source.scanner, SCANNERS
-    yield "model.provider", touchpoint.model.provider, PROVIDERS
+        yield f"signals[{index}].scanner", source.scanner, registered("scanners")
+    yield "model.provider", touchpoint.model.provider, registered("model_providers")
     if suite := touchpoint.suite:
-        yield "suite.task", suite.task, TASKS
-        yield "suite.primary_metric", suite.primary_metric, METRICS
+        yield "suite.task", suite.task, registered("tasks")
+        yield "suite.primary_metric", suite.primary_metric, registered("metrics")
         for index, metric in enumerate(suite.metrics):
-            yield f"suite.metrics[{index}]", metric, METRICS
+            yield f"suite.metrics[{index}]", metric, registered("metrics")
 
 
 def _either(names: Sequence[str]) -> str:

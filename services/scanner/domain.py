@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,9 +21,6 @@ from libs.contracts.vocabulary import ActorKind, Scope, Severity, SignalType
 
 PLATFORM_DSN = "BURNISH_PLATFORM_DSN"
 EVAL_REGRESSION = "eval_regression"
-EVENT_DRIVEN = frozenset({EVAL_REGRESSION})
-"""Scanners that hear events instead of reading tables: they are never due."""
-
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 # --- severity ---------------------------------------------------------------------------------------------
@@ -61,8 +58,11 @@ class Source:
     every_s: float = 60.0
 
 
-def sources_of(touchpoint: Touchpoint) -> list[Source]:
-    """The sources that are to be read on a schedule; none for a touchpoint that is not active."""
+def sources_of(touchpoint: Touchpoint, heard: Collection[str]) -> list[Source]:
+    """The sources that are to be read on a schedule; none for a touchpoint that is not active.
+
+    `heard`: the scanners that hear events instead of reading tables, which are never due.
+    """
     if not touchpoint.active:
         return []
     seen: Counter[str] = Counter()
@@ -75,7 +75,7 @@ def sources_of(touchpoint: Touchpoint) -> list[Source]:
             touchpoint.id, name, configured.scanner, touchpoint.scope, configured.options, configured.every_s
         )
         sources.append(source)
-    return [source for source in sources if source.scanner not in EVENT_DRIVEN]
+    return [source for source in sources if source.scanner not in heard]
 
 
 def backoff_s(every_s: float, failures: int, most_s: float) -> float:

@@ -21,7 +21,7 @@ from libs.service_kit.db import Database, Transaction
 from services.scanner import domain, runner, store
 from services.scanner.domain import Source
 from services.scanner.platform import Platform, PlatformError
-from services.scanner.scanners import SCANNERS, BadOptions, scanner_for
+from services.scanner.scanners import HEARD, SCANNERS, BadOptions, scanner_for
 
 log = logging.get(__name__)
 
@@ -35,7 +35,7 @@ class NotRegisteredYet(Exception):
 async def keep_sources(tx: Transaction[TouchpointRegisteredV1], registered: Sequence[Touchpoint]) -> None:
     """Keep the sources of touchpoints that are new or changed; a source that changed is due at once."""
     for touchpoint in registered:
-        await store.save_sources(tx.conn, touchpoint.id, domain.sources_of(touchpoint))
+        await store.save_sources(tx.conn, touchpoint.id, domain.sources_of(touchpoint, HEARD))
 
 
 async def on_scan_requested(event: Event[ScanRequestedV1], db: Database) -> None:

@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from libs.contracts import vocabulary
-from services.ab_runner.metrics import CLASSIFICATION, WHOLE_SET, arm_values, code_answers, count_pairs, label_report
+from services.ab_runner.metrics import (
+    CLASSIFICATION,
+    METRICS,
+    WHOLE_SET,
+    arm_values,
+    classification,
+    code_answers,
+    count_pairs,
+    label_report,
+)
+from services.ab_runner.metrics.base import Metric
 
 answers = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("abcdx"), st.sampled_from("abcdx")), min_size=1, max_size=60
@@ -18,7 +28,9 @@ answers = st.lists(
 
 
 def test_a_touchpoint_may_name_each_metric_that_there_is() -> None:
-    assert set(vocabulary.METRICS) == set(CLASSIFICATION)
+    assert vocabulary.registered("metrics") == CLASSIFICATION
+    there = [one for one in vars(classification).values() if isinstance(one, Metric)]
+    assert {id(one) for one in there} == {id(one) for one in METRICS.values()}
 
 
 @settings(max_examples=40, deadline=None)

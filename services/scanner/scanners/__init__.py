@@ -1,18 +1,29 @@
-"""The scanners by name. To add one: a module beside these, and its line here."""
+"""The scanners by name, as they are registered in `pyproject.toml`, `burnish.scanners`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from services.scanner.scanners.base import BadOptions, SignalSource, SourceOptions
-from services.scanner.scanners.low_confidence import LowConfidenceScanner
-from services.scanner.scanners.si_flag import SiFlagScanner
+from libs.registrations import BadRegistration, classes_of
+from services.scanner.scanners.base import BadOptions, Scanner, SignalSource, SourceOptions
 
+
+def _registered() -> dict[str, type[Scanner]]:
+    found = classes_of("scanners", Scanner)
+    for name, scanner in found.items():
+        if scanner.name != name:
+            raise BadRegistration(f"burnish.scanners: {name} names a scanner that calls itself {scanner.name}")
+    return found
+
+
+_REGISTERED = _registered()
 SCANNERS: dict[str, type[SignalSource[Any]]] = {
-    SiFlagScanner.name: SiFlagScanner,
-    LowConfidenceScanner.name: LowConfidenceScanner,
+    name: scanner for name, scanner in _REGISTERED.items() if issubclass(scanner, SignalSource)
 }
+"""Those that read a table on a schedule."""
+HEARD = frozenset(_REGISTERED.keys() - SCANNERS.keys())
+"""Those that hear events."""
 
 
 def scanner_for(name: str, options: Mapping[str, Any]) -> SignalSource[Any]:
@@ -22,4 +33,4 @@ def scanner_for(name: str, options: Mapping[str, Any]) -> SignalSource[Any]:
     return SCANNERS[name].configured(options)
 
 
-__all__ = ["SCANNERS", "BadOptions", "SignalSource", "SourceOptions", "scanner_for"]
+__all__ = ["HEARD", "SCANNERS", "BadOptions", "Scanner", "SignalSource", "SourceOptions", "scanner_for"]

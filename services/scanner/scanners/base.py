@@ -42,10 +42,15 @@ class SourceOptions(BaseModel):
 OptionsT = TypeVar("OptionsT", bound=SourceOptions)
 
 
-class SignalSource(ABC, Generic[OptionsT]):
-    """One kind of scanner, configured. It only reads, and only through the connection it is given."""
+class Scanner(ABC):  # what every scanner is, whether it reads or hears
+    """What a touchpoint may name under `signals`. `name` is the one under which it is registered."""
 
     name: ClassVar[str]
+
+
+class SignalSource(Scanner, Generic[OptionsT]):
+    """A scanner that reads a table on a schedule, configured. Only through the connection it is given."""
+
     signal_type: ClassVar[SignalType]
     table: ClassVar[str]
     """The table whose rows are the evidence: `evidence_ref.source`, and the head of every source key."""

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import pkgutil
 from typing import Any
 
 import pytest
 
 from libs.contracts import vocabulary
-from services.scanner.domain import EVENT_DRIVEN, Finding, Watermark
+from services.scanner import scanners
+from services.scanner.domain import Finding, Watermark
 from services.scanner.platform import Platform, PlatformError
-from services.scanner.scanners import SCANNERS, BadOptions, scanner_for
+from services.scanner.scanners import HEARD, SCANNERS, BadOptions, scanner_for
+from services.scanner.scanners.eval_regression import EvalRegression
 from services.scanner.tests.support import WORKSPACE, PlatformTables, at
 
 START = Watermark()
@@ -19,7 +22,10 @@ async def scan(platform: Platform, name: str, scope: Any = "global", **options: 
 
 
 def test_a_touchpoint_may_name_each_scanner_that_there_is() -> None:
-    assert set(vocabulary.SCANNERS) == SCANNERS.keys() | EVENT_DRIVEN
+    there = {module.name for module in pkgutil.iter_modules(scanners.__path__)} - {"base"}
+    assert there == {registered.__module__.rpartition(".")[2] for registered in (EvalRegression, *SCANNERS.values())}
+    assert set(vocabulary.registered("scanners")) == SCANNERS.keys() | HEARD
+    assert {scanner.name for scanner in SCANNERS.values()} == SCANNERS.keys()
 
 
 async def test_a_flag_with_what_the_feature_saw_and_answered(platform: Platform, tables: PlatformTables) -> None:

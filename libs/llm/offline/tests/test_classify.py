@@ -127,7 +127,7 @@ async def test_equal_labels_are_won_by_the_first(model: OfflineModel) -> None:
 
 
 def test_a_model_is_chosen_by_its_provider() -> None:
-    for provider in vocabulary.PROVIDERS:
+    for provider in vocabulary.registered("model_providers"):
         assert isinstance(open_model(provider, "offline"), OfflineModel)
     with pytest.raises(ModelError, match="'mystery' is unknown: expected one of offline"):
         open_model("mystery", "x")

@@ -9,12 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
+from libs.registrations import all_of
+from services.ab_runner.metrics.base import Floats, LabelFigures, Metric
 from services.ab_runner.statistics import Interval, PairedCounts, wilson_interval
 from services.ab_runner.statistics.whole_set import Statistic
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+METRICS = all_of("metrics", Metric)
+"""Every metric that is registered, by name."""
+WHOLE_SET: dict[str, Statistic] = {name: metric.whole for name, metric in METRICS.items() if metric.whole is not None}
+"""Those that exist only over the whole set, from label counts."""
+CLASSIFICATION = tuple(METRICS)
+"""Names that `compare` accepts besides the names of per-case scores."""
 ACCURACY = "accuracy"
 DEFAULT_PRIMARY = ACCURACY
 DEFAULT_GUARDS = ("macro_f1",)
@@ -72,8 +79,8 @@ def count_pairs(answers: CodedAnswers) -> PairedCounts:
 
 
 def arm_values(answers: CodedAnswers) -> dict[str, tuple[float, float]]:
-    """Every metric of this module as (A, B), by scikit-learn over the expected labels (0 where undefined)."""
-    a, b = _summary(answers, answers.got_a), _summary(answers, answers.got_b)
+    """Every metric as (A, B), by scikit-learn over the expected labels (0 where undefined)."""
+    a, b = _values(answers, answers.got_a), _values(answers, answers.got_b)
     return {name: (a[name], b[name]) for name in a}
 
 
@@ -106,47 +113,8 @@ def _per_label(answers: CodedAnswers, got: Codes) -> tuple[Floats, Floats, Float
     return precision, recall, f1, support
 
 
-def _summary(answers: CodedAnswers, got: Codes) -> dict[str, float]:
+def _values(answers: CodedAnswers, got: Codes) -> dict[str, float]:
     if not len(answers.expected):
-        return dict.fromkeys((ACCURACY, *WHOLE_SET), 0.0)
-    precision, recall, f1, support = _per_label(answers, got)
-    return {
-        ACCURACY: float(np.mean(got == answers.expected)),
-        "macro_f1": float(f1.mean()),
-        "macro_precision": float(precision.mean()),
-        "macro_recall": float(recall.mean()),
-        "weighted_f1": float(np.average(f1, weights=support)),
-    }
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole > 0)
-
-
-def _macro_f1(right: Floats, support: Floats, predicted: Floats) -> Floats:
-    return np.asarray(_ratio(2 * right, support + predicted).mean(axis=-1))
-
-
-def _macro_precision(right: Floats, support: Floats, predicted: Floats) -> Floats:
-    return np.asarray(_ratio(right, predicted).mean(axis=-1))
-
-
-def _macro_recall(right: Floats, support: Floats, predicted: Floats) -> Floats:
-    return np.asarray(_ratio(right, support + np.zeros_like(right)).mean(axis=-1))
-
-
-def _weighted_f1(right: Floats, support: Floats, predicted: Floats) -> Floats:
-    f1 = _ratio(2 * right, support + predicted)
-    return np.asarray((f1 * support).sum(axis=-1) / np.maximum(support.sum(axis=-1), 1))
-
-
-WHOLE_SET: dict[str, Statistic] = {
-    "macro_f1": _macro_f1,
-    "macro_precision": _macro_precision,
-    "macro_recall": _macro_recall,
-    "weighted_f1": _weighted_f1,
-}
-"""The same metrics from label counts, for leave-one-out and swap loops; equal to `arm_values` on whole counts."""
-
-CLASSIFICATION = (ACCURACY, *WHOLE_SET)
-"""Names that `compare` accepts besides the names of per-case scores."""
+        return dict.fromkeys(METRICS, 0.0)
+    figures = LabelFigures(*_per_label(answers, got), right=float(np.mean(got == answers.expected)))
+    return {name: metric.value(figures) for name, metric in METRICS.items()}
