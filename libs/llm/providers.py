@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
+from libs.contracts.vocabulary import registered
 from libs.llm.base import Model, ModelError
-
-GROUP = "burnish.model_providers"
+from libs.registrations import load
 
 OpenModel = Callable[[str, str], Model]
 """(provider, name of the model) → the model. Raises `ModelError` naming what is unknown."""
@@ -15,18 +15,14 @@ OpenModel = Callable[[str, str], Model]
 
 def known_providers() -> tuple[str, ...]:
     """The names under which providers are registered."""
-    return tuple(sorted(_registered()))
+    return registered("model_providers")
 
 
 def open_model(provider: str, name: str) -> Model:
-    """The model of this name. An entry point is a function of the model's name that makes it, without I/O."""
-    entry = _registered().get(provider)
-    if entry is None:
+    """The model of this name. What is registered is a function of the model's name that makes it, without I/O."""
+    try:
+        make = cast(Callable[[str], Model], load("model_providers", provider, object))
+    except KeyError:
         known = ", ".join(known_providers())
-        raise ModelError(f"model provider {provider!r} is unknown: expected one of {known}", retryable=False)
-    make: Callable[[str], Model] = entry.load()
+        raise ModelError(f"model provider {provider!r} is unknown: expected one of {known}", retryable=False) from None
     return make(name)
-
-
-def _registered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
