@@ -30,10 +30,11 @@ from libs.provisioning.migrations import migrate, role_of
 from libs.service_kit.db import Database, Transaction
 from services.registry.adapters.feed_prompts import FeedPromptsAdapter
 from services.registry.domain import Target
-from services.registry.ledger import Change, Ledger, require_live, switch, verify_chain
+from services.registry.ledger import Change, Ledger, require_live, switch
 from services.registry.registration import Registration
 from services.registry.storage import Repositories
 from services.registry.store.versions import Version
+from services.registry.verification import verify_ledger
 
 MIGRATIONS = Path(__file__).resolve().parents[1] / "db" / "migrations"
 CLIENTS = 16
@@ -110,7 +111,7 @@ class Bench:
 
     async def intact(self) -> bool:
         """Whether the ledger that all this made verifies."""
-        return (await verify_chain(self._db)).intact
+        return (await verify_ledger(self._db)).intact
 
     async def _switch(self, tx: Transaction[Any], target: Target) -> None:
         live = await require_live(tx, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -64,18 +64,28 @@ def chained(line: Line, *, seq: int, at: datetime, previous_sha256: str) -> Ledg
     return LedgerEntry(**fields, entry_sha256=line_sha256(fields))
 
 
-def line_sha256(fields: dict[str, Any]) -> str:
+def line_sha256(fields: Mapping[str, Any]) -> str:
     """SHA-256 of the line as canonical JSON: keys sorted, no spaces, UTF-8, times in UTC to the microsecond.
 
     `fields` holds every field of the entry but `entry_sha256`; `previous_sha256` among them is what chains it.
     """
-    document = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical)
+    return canonical_sha256(dict(fields))
+
+
+def canonical_sha256(value: object) -> str:
+    """SHA-256 of a value as canonical JSON."""
+    document = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical)
     return hashlib.sha256(document.encode()).hexdigest()
+
+
+def instant(at: datetime) -> str:
+    """A time as the ledger hashes it: ISO 8601 in UTC, to the microsecond."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _canonical(value: object) -> str:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+        return instant(value)
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no canonical form")
@@ -83,34 +93,86 @@ def _canonical(value: object) -> str:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the chain holds; `broken_at` is the first entry that does not fit, `problem` says how."""
+    """Whether the ledger holds. Of the first thing that does not: `problem`, and where it is.
+
+    `broken_at` is the line that is wrong or that says otherwise than a row, `table`, `row` and `columns` what differs
+    from it. `next` is where to go on when not everything was looked at yet; `intact` then holds for what was.
+    """
 
     intact: bool
     entries: int
     head_sha256: str
     broken_at: int | None = None
     problem: str = ""
+    table: str = ""
+    row: str = ""
+    columns: tuple[str, ...] = ()
+    next: str | None = None
 
 
-def verify(entries: Iterable[LedgerEntry], *, after: int = 0, previous_sha256: str = GENESIS_SHA256) -> Verification:
-    """Recompute entries in order of `seq`, beginning after entry `after`, whose hash is `previous_sha256`."""
+def verify(
+    lines: Iterable[Mapping[str, Any]], *, after: int = 0, previous_sha256: str = GENESIS_SHA256
+) -> Verification:
+    """Recompute lines in order of `seq`, beginning after line `after`, whose hash is `previous_sha256`."""
     seq, previous = after, previous_sha256
-    for entry in entries:
-        problem = _misfit(entry, seq, previous)
+    for line in lines:
+        problem = _misfit(line, seq, previous)
         if problem:
-            return Verification(False, seq, previous, entry.seq, problem)
-        seq, previous = entry.seq, entry.entry_sha256
+            return Verification(False, seq, previous, line["seq"], problem, "ledger_entries", str(line["seq"]))
+        seq, previous = line["seq"], line["entry_sha256"]
     return Verification(True, seq, previous)
 
 
-def _misfit(entry: LedgerEntry, seq: int, previous: str) -> str:
-    if entry.seq != seq + 1:
+def _misfit(line: Mapping[str, Any], seq: int, previous: str) -> str:
+    number = line["seq"]
+    if number != seq + 1:
         return f"entry {seq + 1} is missing"
-    if entry.previous_sha256 != previous:
-        return f"entry {entry.seq} does not follow entry {seq}"
-    if line_sha256(entry.model_dump(exclude={"entry_sha256"})) != entry.entry_sha256:
-        return f"entry {entry.seq} was changed after it was written"
+    if line["previous_sha256"] != previous:
+        return f"entry {number} does not follow entry {seq}"
+    fields = {name: value for name, value in line.items() if name != "entry_sha256"}
+    if line_sha256(fields) != line["entry_sha256"]:
+        return f"entry {number} was changed after it was written"
     return ""
+
+
+# --- the identity of a text -------------------------------------------------------------------------------
+
+CERTIFIED = 8
+"""The UUID version of ids that are computed from what they name. Texts of earlier releases have random ids."""
+
+
+def text_id(
+    target: Target,
+    version_ref: str,
+    parts: Sequence[Mapping[str, Any]],
+    *,
+    origin: str,
+    proposal_id: UUID | None,
+    note: str,
+    created_by: str,
+    created_at: datetime | str,
+) -> UUID:
+    """The id of a text, computed from all that is kept of it: whoever changes any of it has to change the id.
+
+    The ledger's lines, the version's reference in `feed_prompts`, and people name the text by this id. Of a reference
+    that ends in the id, `version_ref` is what stands before it. A UUID of version 8 (RFC 9562) whose bits are those of
+    a SHA-256.
+    """
+    digest = canonical_sha256(
+        {
+            "touchpoint_id": target.touchpoint_id,
+            "workspace_id": target.workspace_id,
+            "version_ref": version_ref,
+            "parts": list(parts),
+            "origin": origin,
+            "proposal_id": proposal_id,
+            "note": note,
+            "created_by": created_by,
+            "created_at": created_at,
+        }
+    )
+    bits = int(digest[:32], 16) & ~(0xF << 76) & ~(0x3 << 62)
+    return UUID(int=bits | CERTIFIED << 76 | 0x2 << 62)
 
 
 # --- what was live before ---------------------------------------------------------------------------------

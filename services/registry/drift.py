@@ -12,7 +12,7 @@ from libs.service_kit.db import Database, Transaction
 from services.registry import metrics
 from services.registry.adapters import StorageError, content_sha256
 from services.registry.adapters.base import StorageErrorCode
-from services.registry.domain import Line
+from services.registry.domain import Line, instant
 from services.registry.ledger import Ledger
 from services.registry.looks import Looks
 from services.registry.pending_merges import PendingMerges
@@ -88,9 +88,10 @@ async def _record_drift(ledger: Ledger, activation: Activation, found: str | Non
         live = await versions.live_for_update(tx.conn, activation.target)
         if live is None or live.id != activation.id:
             return False
-        if not await findings.drifted(tx.conn, activation.id, found):
+        head = await entries.lock_head(tx.conn)
+        if not await findings.drifted(tx.conn, activation.id, found, head.now):
             return False
-        await entries.append(tx.conn, await entries.lock_head(tx.conn), _line(activation, found))
+        await entries.append(tx.conn, head, _line(activation, found, head.now))
         tx.emit(_fact(activation, found))
         return True
 
@@ -103,7 +104,7 @@ async def _record_drift(ledger: Ledger, activation: Activation, found: str | Non
         )
 
 
-def _line(activation: Activation, found: str | None) -> Line:
+def _line(activation: Activation, found: str | None, at: datetime) -> Line:
     return Line(
         "drift",
         activation.target,
@@ -114,6 +115,7 @@ def _line(activation: Activation, found: str | None) -> Line:
             "activation_id": str(activation.id),
             "expected_sha256": activation.content_sha256,
             "found_sha256": found,
+            "found_at": instant(at),
         },
     )
 

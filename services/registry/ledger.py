@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 from uuid import UUID, uuid4
 
@@ -18,7 +19,7 @@ from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
 from services.registry import metrics
-from services.registry.domain import GENESIS_SHA256, Line, Target, Verification, previous_version, verify
+from services.registry.domain import Line, Target, previous_version
 from services.registry.store import entries, intents, versions
 from services.registry.store.versions import Activation, Stamp, Version
 
@@ -26,7 +27,6 @@ log = logging.get(__name__)
 
 T = TypeVar("T")
 LOCK = "ledger"
-PAGE = 2_000
 ONE_LIVE = "idx_prompt_version_registry_one_live"
 Kind = Literal["registered", "activated", "rolled_back"]
 
@@ -208,19 +208,6 @@ def announce(switched: Switched) -> Switched:
     return switched
 
 
-async def verify_chain(db: Database) -> Verification:
-    """Recompute the whole ledger, a page at a time, on one snapshot, and compare it with its recorded end."""
-    outcome = Verification(True, 0, GENESIS_SHA256)
-    async with db.connection() as conn, conn.transaction(isolation="repeatable_read", readonly=True):
-        while outcome.intact and (page := await entries.after(conn, outcome.entries, PAGE)):
-            outcome = verify(page, after=outcome.entries, previous_sha256=outcome.head_sha256)
-        end = await entries.end(conn)
-    if outcome.intact and end != (outcome.entries, outcome.head_sha256):
-        problem = f"entries {outcome.entries + 1} to {end[0]} are missing"
-        return Verification(False, outcome.entries, outcome.head_sha256, outcome.entries + 1, problem)
-    return outcome
-
-
 async def require_stamp(tx: Transaction[Any], target: Target, version_ref: str) -> Stamp:
     """A version that is there. Raises Refused 404, and 422 when the workspace does not fit the scope."""
     stamp = await versions.stamp(tx.conn, target, version_ref)
@@ -317,6 +304,7 @@ def _line(change: Change, row: Activation, live: Activation | None) -> Line:
             "activation_id": str(row.id),
             "adapter": row.adapter,
             "content_sha256": row.content_sha256,
+            "text_id": str(row.prompt_version_id),
             **change.detail,
         },
     )
@@ -356,14 +344,13 @@ async def _confirmed(tx: Transaction[Any], intent: intents.Intent, commit: str, 
     """The change that a merged intent is. A rollback puts its earlier reference back, whatever commit did it."""
     text = await versions.record(
         tx.conn,
-        versions.Text(
-            id=uuid4(),
-            target=intent.target,
-            version_ref=intent.to_ref or f"git:{commit}",
-            parts=intent.parts,
-            content_sha256=intent.content_sha256,
+        versions.Text.new(
+            intent.target,
+            intent.to_ref or f"git:{commit}",
+            intent.parts,
             origin="proposal",
             created_by=intent.created_by,
+            created_at=datetime.now(UTC),
             proposal_id=intent.proposal_id,
             note=intent.message,
         ),

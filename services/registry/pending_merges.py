@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +18,7 @@ from libs.service_kit.errors import Refused
 from services.registry import metrics
 from services.registry.adapters import RollbackProposal, StorageError
 from services.registry.adapters.base import StorageErrorCode
-from services.registry.domain import Line, Target, branch_name, previous_version
+from services.registry.domain import Line, Target, branch_name, canonical_sha256, instant, previous_version
 from services.registry.ledger import Ledger, closing_line, conflict, require_stamp
 from services.registry.looks import Looks
 from services.registry.storage import Repositories
@@ -195,6 +197,7 @@ async def _record(tx: Transaction[Any], approved: ProposalApprovedV1) -> None:
     if live is None or not fits(approved, live):
         await close_stale(tx, approved, live)
         return
+    head = await entries.lock_head(tx.conn)
     intent = Intent(
         intent_id=approved.proposal_id,
         kind="activate",
@@ -207,9 +210,10 @@ async def _record(tx: Transaction[Any], approved: ProposalApprovedV1) -> None:
         message=approved.title or f"Proposal {approved.proposal_id}",
         created_by=approver(approved),
         proposal_id=approved.proposal_id,
+        created_at=head.now,
     )
     await intents.insert(tx.conn, intent)
-    await entries.append(tx.conn, await entries.lock_head(tx.conn), *_lines_of_intent(intent, approved.waiver))
+    await entries.append(tx.conn, head, *_lines_of_intent(intent, approved.waiver, head.now))
 
 
 async def close_stale(tx: Transaction[Any], approved: ProposalApprovedV1, live: versions.Activation | None) -> None:
@@ -248,9 +252,10 @@ async def _open_rollback(tx: Transaction[Any], wanted: Intent, proposal: Rollbac
             return other
     why = f"a rollback to {wanted.to_ref} was asked for"
     closed = await intents.close_others(tx.conn, wanted.target, None, why, kind="rollback")
-    await intents.insert(tx.conn, wanted)
-    lines = [*(closing_line(intent, wanted.created_by, why) for intent in closed), *_lines_of_intent(wanted, None)]
-    await entries.append(tx.conn, await entries.lock_head(tx.conn), *lines)
+    head = await entries.lock_head(tx.conn)
+    await intents.insert(tx.conn, replace(wanted, created_at=head.now))
+    closing = [closing_line(intent, wanted.created_by, why) for intent in closed]
+    await entries.append(tx.conn, head, *closing, *_lines_of_intent(wanted, None, head.now))
     tx.emit(
         RollbackProposedV1(
             rollback_id=wanted.intent_id,
@@ -271,8 +276,16 @@ def _commit_message(intent: Intent) -> str:
     return f"{intent.message}\n\nBurnish-Proposal: {intent.proposal_id}\nApproved-by: {approved_by}"
 
 
-def _lines_of_intent(intent: Intent, waiver: str | None) -> list[Line]:
-    detail = {"intent_id": str(intent.intent_id), "kind": intent.kind, "content_sha256": intent.content_sha256}
+def _lines_of_intent(intent: Intent, waiver: str | None, at: datetime) -> list[Line]:
+    detail = {
+        "intent_id": str(intent.intent_id),
+        "kind": intent.kind,
+        "content_sha256": intent.content_sha256,
+        "parts_sha256": canonical_sha256([part.model_dump() for part in intent.parts]),
+        "created_at": instant(at),
+    }
+    if intent.diff is not None:
+        detail["diff_sha256"] = hashlib.sha256(intent.diff.encode()).hexdigest()
     line = Line(
         "intent",
         intent.target,

@@ -60,7 +60,6 @@ async def prompt_of(db: Database, target: Target, version_ref: str) -> LivePromp
         newest = await versions.newest_activation(conn, target, version_ref)
     if newest is not None:
         return _prompt(newest, text.parts)
-    assert text.created_at is not None
     return LivePrompt(
         touchpoint_id=target.touchpoint_id,
         workspace_id=target.workspace_id,

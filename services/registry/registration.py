@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.prompts import PromptPart, content_sha256
@@ -194,7 +194,8 @@ async def _carry_out(
 async def _record(conn: Connection, target: Target, found: Found, by: str) -> versions.Text:
     if found.version_ref is None:
         return await FeedPromptsAdapter(conn, target, by=by, origin="initial").record(found.parts)
-    text = versions.Text(uuid4(), target, found.version_ref, found.parts, found.content_sha256, "repository", by)
+    now = datetime.now(UTC)
+    text = versions.Text.new(target, found.version_ref, found.parts, origin="repository", created_by=by, created_at=now)
     return await versions.record(conn, text)
 
 

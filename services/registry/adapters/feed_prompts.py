@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from libs.service_kit.db import Connection
 from services.registry.adapters.base import (
@@ -65,9 +65,7 @@ class FeedPromptsAdapter:
         """Every text that was recorded, live or not, newest first."""
         texts = await versions.recorded(self._conn, self._target, limit)
         return [
-            StoredVersion(
-                text.version_ref, text.content_sha256, text.created_at or datetime.now(UTC), text.created_by, text.note
-            )
+            StoredVersion(text.version_ref, text.content_sha256, text.created_at, text.created_by, text.note)
             for text in texts
         ]
 
@@ -97,21 +95,17 @@ class FeedPromptsAdapter:
 
     async def record(self, parts: Sequence[PromptPart]) -> versions.Text:
         """Keep a text as a version of its own, `feed_prompts:<id>`, not live yet."""
-        identity = uuid4()
-        return await versions.record(
-            self._conn,
-            versions.Text(
-                id=identity,
-                target=self._target,
-                version_ref=f"feed_prompts:{identity}",
-                parts=tuple(parts),
-                content_sha256=content_sha256(parts),
-                origin=self._origin,
-                created_by=self._by,
-                proposal_id=self._proposal_id,
-                note=self._note,
-            ),
+        text = versions.Text.new(
+            self._target,
+            "feed_prompts:",
+            parts,
+            origin=self._origin,
+            created_by=self._by,
+            created_at=datetime.now(UTC),
+            proposal_id=self._proposal_id,
+            note=self._note,
         )
+        return await versions.record(self._conn, text)
 
 
 def initial_parts(text: str) -> tuple[PromptPart, ...]:

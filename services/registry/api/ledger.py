@@ -12,8 +12,8 @@ from libs.contracts.versions import LedgerEntry
 from libs.contracts.vocabulary import TouchpointId
 from services.registry.api.access import CurrentCaller, workspaces_of
 from services.registry.api.gateway import GatewayDep
-from services.registry.ledger import verify_chain
 from services.registry.store import entries
+from services.registry.verification import verify_ledger
 
 router = APIRouter(prefix="/ledger", tags=["ledger"])
 
@@ -59,7 +59,7 @@ async def list_entries(
 @router.get("/verify")
 async def verify(gateway: GatewayDep) -> VerificationView:
     """Recompute the whole chain."""
-    outcome = await verify_chain(gateway.db)
+    outcome = await verify_ledger(gateway.db)
     return VerificationView(
         intact=outcome.intact,
         entries=outcome.entries,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 from libs.contracts.events.pattern_detector import ActivationJudgedV1
 from libs.service_kit.db import Connection
 
 _DRIFT = """
-INSERT INTO drift_findings (activation_id, found_sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true
+INSERT INTO drift_findings (activation_id, found_sha256, found_at) VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING RETURNING true
 """
 _JUDGED = """
 INSERT INTO judgements (activation_id, pattern_id, look, touchpoint_id, verdict, rate_ratio, low, high)
@@ -16,9 +18,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
 """
 
 
-async def drifted(conn: Connection, activation_id: UUID, found_sha256: str | None) -> bool:
+async def drifted(conn: Connection, activation_id: UUID, found_sha256: str | None, at: datetime) -> bool:
     """Remember what stands in place of the live text; True when that is news."""
-    return bool(await conn.fetchval(_DRIFT, activation_id, found_sha256))
+    return bool(await conn.fetchval(_DRIFT, activation_id, found_sha256, at))
 
 
 async def judged(conn: Connection, judgement: ActivationJudgedV1) -> None:

@@ -18,8 +18,8 @@ _COLUMNS = """intent_id, kind, state, touchpoint_id, workspace_id, proposal_id, 
 content_sha256, message, branch, commit_id, diff, error_code, error, confirmed_at, created_by, created_at, updated_at"""
 _INSERT = """
 INSERT INTO intents (intent_id, kind, state, touchpoint_id, workspace_id, proposal_id, from_ref, from_sha256, to_ref,
-                     parts, content_sha256, message, diff, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                     parts, content_sha256, message, diff, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, COALESCE($15, now()))
 ON CONFLICT DO NOTHING
 """
 _ONE = f"SELECT {_COLUMNS} FROM intents WHERE intent_id = $1"  # noqa: S608
@@ -99,6 +99,7 @@ async def insert(conn: Connection, intent: Intent) -> None:
         intent.message,
         intent.diff,
         intent.created_by,
+        intent.created_at,
     )
 
 

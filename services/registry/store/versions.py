@@ -8,17 +8,18 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from libs.contracts.prompts import PromptPart
+from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.vocabulary import Adapter, Scope
 from libs.service_kit.db import Connection
-from services.registry.domain import Step, Target
+from services.registry.domain import Step, Target, text_id
 
 Origin = Literal["initial", "repository", "proposal", "manual"]
 
 _RECORD = """
 INSERT INTO prompt_versions
-    (id, touchpoint_id, workspace_id, version_ref, parts, content_sha256, origin, proposal_id, note, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    (id, touchpoint_id, workspace_id, version_ref, parts, content_sha256, origin, proposal_id, note, created_by,
+     created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT DO NOTHING
 """
 _TEXT = """
@@ -79,9 +80,51 @@ class Text:
     content_sha256: str
     origin: Origin
     created_by: str
+    created_at: datetime
     proposal_id: UUID | None = None
     note: str = ""
-    created_at: datetime | None = None
+
+    @classmethod
+    def new(
+        cls,
+        target: Target,
+        version_ref: str,
+        parts: Sequence[PromptPart],
+        *,
+        origin: Origin,
+        created_by: str,
+        created_at: datetime,
+        proposal_id: UUID | None = None,
+        note: str = "",
+    ) -> Text:
+        """A text to be kept, with its hash and the id that is computed from all of it.
+
+        A `version_ref` that ends in a colon gets the id behind it.
+        """
+        kept = [part.model_dump() for part in parts]
+        made_of_id = version_ref.endswith(":")
+        identity = text_id(
+            target,
+            version_ref,
+            kept,
+            origin=origin,
+            proposal_id=proposal_id,
+            note=note,
+            created_by=created_by,
+            created_at=created_at,
+        )
+        return cls(
+            id=identity,
+            target=target,
+            version_ref=f"{version_ref}{identity}" if made_of_id else version_ref,
+            parts=tuple(parts),
+            content_sha256=content_sha256(parts),
+            origin=origin,
+            created_by=created_by,
+            created_at=created_at,
+            proposal_id=proposal_id,
+            note=note,
+        )
 
     @property
     def version(self) -> Version:
@@ -140,6 +183,7 @@ async def record(conn: Connection, text: Text) -> Text:
         text.proposal_id,
         text.note,
         text.created_by,
+        text.created_at,
     )
     row = await conn.fetchrow(_EXACT, *text.target, text.version_ref, text.content_sha256)
     assert row is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -36,9 +37,13 @@ def chain(count: int) -> list[LedgerEntry]:
     return made
 
 
+def lines(entries: list[LedgerEntry]) -> list[dict[str, Any]]:
+    return [entry.model_dump() for entry in entries]
+
+
 def test_a_chain_as_it_was_written_is_intact() -> None:
     entries = chain(5)
-    outcome = verify(entries)
+    outcome = verify(lines(entries))
     assert outcome.intact
     assert (outcome.entries, outcome.head_sha256) == (5, entries[-1].entry_sha256)
 
@@ -46,7 +51,7 @@ def test_a_chain_as_it_was_written_is_intact() -> None:
 def test_a_chain_survives_json_and_another_time_zone() -> None:
     entries = [LedgerEntry.model_validate_json(entry.model_dump_json()) for entry in chain(3)]
     elsewhere = [entry.model_copy(update={"at": entry.at.astimezone()}) for entry in entries]
-    assert verify(elsewhere).intact
+    assert verify(lines(elsewhere)).intact
 
 
 @given(
@@ -67,7 +72,7 @@ def test_a_chain_survives_json_and_another_time_zone() -> None:
 def test_any_change_is_found_where_it_is(at: int, change: dict[str, object]) -> None:
     entries = chain(5)
     entries[at] = entries[at].model_copy(update=change)
-    outcome = verify(entries)
+    outcome = verify(lines(entries))
     assert not outcome.intact
     assert outcome.broken_at == at + 1
 
@@ -76,7 +81,7 @@ def test_any_change_is_found_where_it_is(at: int, change: dict[str, object]) -> 
 def test_a_missing_entry_is_found(gone: int) -> None:
     entries = chain(5)
     del entries[gone]
-    outcome = verify(entries)
+    outcome = verify(lines(entries))
     assert outcome.problem == f"entry {gone + 1} is missing"
 
 

@@ -22,9 +22,9 @@ from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
 from services.registry import handlers
 from services.registry.domain import Target
 from services.registry.drift import DriftCheck
-from services.registry.ledger import verify_chain
 from services.registry.store import intents
 from services.registry.tests.support import FIRST, SECOND, SKILL, THIRD, Parts, Repository, approved, in_table
+from services.registry.verification import verify_ledger
 
 Deliver = Callable[[ProposalApprovedV1], Awaitable[MemoryMessage]]
 IN_TABLE = Target("summary")
@@ -222,7 +222,7 @@ async def test_a_rollback_changes_nothing_until_a_person_has_applied_it(
     assert (fact.data.from_version, fact.data.to_version) == (second.version_ref, first.version_ref)
     assert fact.data.proposal_id == approval.proposal_id
     assert (await parts.kinds())[-3:] == ["intent", "confirmed", "rolled_back"]
-    assert (await verify_chain(parts.db)).intact
+    assert (await verify_ledger(parts.db)).intact
 
 
 async def test_an_edit_is_undone_by_a_rollback_to_what_is_live_and_warns_of_it(

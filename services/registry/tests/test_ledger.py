@@ -12,8 +12,8 @@ from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBack
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import Installation, outbox_events
 from services.registry.domain import Target
-from services.registry.ledger import verify_chain
 from services.registry.tests.support import FIRST, SECOND, THIRD, Parts, in_table
+from services.registry.verification import verify_ledger
 
 HERE = Target("summary")
 
@@ -183,15 +183,15 @@ async def test_the_stored_chain_verifies_and_tampering_by_the_owner_is_found(
     first = await parts.live(HERE)
     second = await parts.record(HERE, SECOND)
     await parts.ledger.activate(HERE, second, expected_live=first.version_ref, by="ada", reason="'ü' \\ \"x\" \n 🙂")
-    assert (await verify_chain(parts.db)).intact
+    assert (await verify_ledger(parts.db)).intact
     owner = await asyncpg.connect(installation.admin_dsn)
     await owner.execute("ALTER TABLE registry.ledger_entries DISABLE TRIGGER ALL")
     await owner.execute("UPDATE registry.ledger_entries SET by = 'eve' WHERE seq = 2")
-    outcome = await verify_chain(parts.db)
+    outcome = await verify_ledger(parts.db)
     assert (outcome.intact, outcome.broken_at) == (False, 2)
     await owner.execute("DELETE FROM registry.ledger_entries WHERE seq = 2")
     await owner.close()
-    outcome = await verify_chain(parts.db)
+    outcome = await verify_ledger(parts.db)
     assert (outcome.intact, outcome.broken_at, outcome.problem) == (False, 2, "entries 2 to 2 are missing")
 
 
@@ -206,5 +206,5 @@ async def test_activations_of_different_touchpoints_at_once_all_succeed_in_one_c
         await parts.ledger.activate(target, second, expected_live=live, by="ada", reason="better")
 
     await asyncio.gather(*(change(name) for name in names))
-    outcome = await verify_chain(parts.db)
+    outcome = await verify_ledger(parts.db)
     assert (outcome.intact, outcome.entries) == (True, 40)

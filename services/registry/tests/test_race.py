@@ -15,9 +15,10 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import Installation
 from services.registry.domain import Target
-from services.registry.ledger import Ledger, verify_chain
+from services.registry.ledger import Ledger
 from services.registry.store import versions
 from services.registry.tests.support import Parts, in_table
+from services.registry.verification import verify_ledger
 
 HERE = Target("summary")
 PROCESSES = 2
@@ -98,7 +99,7 @@ async def test_one_version_is_live_at_every_moment(parts: Parts, installation: I
     for row, following in pairwise(rows):
         assert row["rolled_back_at"] == following["activated_at"]
     assert rows[-1]["rolled_back_at"] is None
-    outcome = await verify_chain(parts.db)
+    outcome = await verify_ledger(parts.db)
     assert (outcome.intact, outcome.entries) == (True, won + 1)
 
 

@@ -1,0 +1,4 @@
+"""Is the ledger what it was when it was written, and do the tables say what it says?"""
+
+from services.registry.verification.walk import Kept as Kept
+from services.registry.verification.walk import verify_ledger as verify_ledger
