@@ -14,10 +14,10 @@ from services.qa_ingest.documents.word import Paragraph, WordCell, WordTable
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.envelope import MAX_TEXT, Extracted, Tally
 from services.qa_ingest.domain.question_tables import Cell, Found, Table, read
-from services.qa_ingest.extractors.base import File, FileRejected
+from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 
 
-class DocxTables:
+class DocxTables(Extractor):
     """See the module."""
 
     version = "1"
@@ -111,3 +111,9 @@ def _revised(block: Paragraph | WordTable) -> bool:
     return bool(block.revised_rows) or any(
         _revised(inner) for row in block.rows for cell in row for inner in cell.blocks
     )
+
+
+PATTERN_A = DocxTables("docx_pattern_a")
+PATTERN_B = DocxTables("docx_pattern_b")
+PATTERN_C = DocxTables("docx_pattern_c")
+POSITIONAL = DocxTables("docx_pattern_positional")
