@@ -21,6 +21,8 @@ from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, Extern
 from libs.contracts.topology import SERVICES, STREAMS, Durable, Stream
 from libs.embedded import ports
 from libs.provisioning.nats_config import ADMIN_USER
+from libs.provisioning.settings import BusSettings
+from libs.provisioning.streams import Found, differences
 
 Level = Literal["ok", "warn", "fail"]
 WORST: tuple[Level, ...] = ("ok", "warn", "fail")
@@ -182,10 +184,11 @@ async def _bus_admin(installation: Installation) -> AsyncIterator[Any]:
 
 
 async def _looked_at(ask: Any) -> list[Finding]:
+    settings = BusSettings.from_environment()
     streams = {stream.name: await ask(f"STREAM.INFO.{stream.name}") for stream in STREAMS}
     durables = [durable for entry in SERVICES for durable in entry.hears]
     infos = [await ask(f"CONSUMER.INFO.{durable.stream}.{durable.name}") for durable in durables]
-    wrong = [told for stream in STREAMS if (told := _wrong_stream(stream, streams[stream.name]))]
+    wrong = [told for stream in STREAMS if (told := _wrong_stream(stream, streams[stream.name], settings))]
     wrong += [told for durable, info in zip(durables, infos, strict=True) if (told := _wrong_durable(durable, info))]
     reached = Finding("nats", "ok", "it answers")
     if wrong:
@@ -195,15 +198,11 @@ async def _looked_at(ask: Any) -> list[Finding]:
     return [reached, Finding("topology", "ok", told), _advisories(streams["ADVISORIES"])]
 
 
-def _wrong_stream(stream: Stream, info: dict[str, Any]) -> str:
+def _wrong_stream(stream: Stream, info: dict[str, Any], settings: BusSettings) -> str:
     if "error" in info:
         return f"there is no stream {stream.name}"
-    config = info["config"]
-    if set(config["subjects"]) != set(stream.subjects):
-        return f"the stream {stream.name} has other subjects"
-    if config["max_age"] != stream.max_age_s * 1_000_000_000 or config["max_bytes"] != stream.max_bytes:
-        return f"the stream {stream.name} has other limits"
-    return ""
+    other = differences(stream, settings, Found(info["config"], int(info["state"]["bytes"])))
+    return f"the stream {stream.name} has another {', '.join(other)}" if other else ""
 
 
 def _wrong_durable(durable: Durable, info: dict[str, Any]) -> str:

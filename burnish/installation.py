@@ -19,6 +19,7 @@ from libs.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, PortTak
 from libs.provisioning.nats_config import ADMIN_USER, password_variable, server_config
 
 if TYPE_CHECKING:
+    from libs.provisioning.keeper import Keeper
     from libs.provisioning.migrations import Applied, Phase
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -223,6 +224,12 @@ class Installation:
         from libs.provisioning import topology
 
         await topology.upsert(self.nats_url, self.nats_password(ADMIN_USER), on_progress=on_progress)
+
+    def keeper(self, on_progress: Progress = lambda _: None) -> Keeper:
+        """What looks after the bus while it runs, as `bus_admin`."""
+        from libs.provisioning.keeper import Keeper
+
+        return Keeper(self.nats_url, self.nats_password(ADMIN_USER), on_progress=on_progress)
 
     async def prepare_platform(self) -> None:
         """Make the database `platform` and its reader on the embedded server, unless scanners read elsewhere."""

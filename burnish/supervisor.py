@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 import psutil
@@ -23,6 +24,9 @@ from burnish.errors import InstallationError
 from burnish.installation import SERVICE_NAMES, Installation, Progress, inherited_environment
 from libs.embedded import process
 from libs.embedded.server import EmbeddedServer
+
+if TYPE_CHECKING:
+    from libs.provisioning.keeper import Keeper
 
 WATCH_S = 0.1
 TROUBLE_S = 1.0
@@ -73,6 +77,8 @@ class Supervisor:
         self._stopping = False
         self._launching: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._keeper: Keeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._starter: Starter | None = None
 
     # --- what a drill and a report want to know -----------------------------------------------------------
@@ -116,6 +122,8 @@ class Supervisor:
             await _all_of(installation.migrate(), installation.apply_topology(), installation.prepare_platform())
         self._on_progress("starting the services")
         await self._launching
+        self._keeper = installation.keeper(self._on_progress)
+        self._keeping = asyncio.create_task(self._keeper.run(), name="keeper")
         self._watcher = asyncio.create_task(self._watch(), name="supervisor")
         await self.until_ready()
         installation.announced = True
@@ -124,7 +132,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop the services, then NATS, then Postgres, each cleanly. Harmless when nothing runs."""
         self._stopping = True
-        for task in (self._launching, self._watcher):
+        for task in (self._launching, self._watcher, self._keeping):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -260,6 +268,7 @@ class Supervisor:
     async def _look_after_all(self) -> None:
         for name in ("postgres", "nats"):
             await self._look_after_server(name)
+        await self._let_the_bus_write_again()
         for child in self._children.values():
             await self._look_after(child)
 
@@ -286,6 +295,19 @@ class Supervisor:
         await server.stop()
         await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
         self._server_restarts[name] += 1
+
+    async def _let_the_bus_write_again(self) -> None:
+        """A stream whose write failed takes nothing more until its server is started again, room or not."""
+        nats, keeper = self.installation.nats, self._keeper
+        if nats is None or keeper is None or not keeper.kept.trouble or not nats.running:
+            return
+        if shutil.disk_usage(nats.folder).free < nats.needs_again:
+            return
+        self._on_progress("there is room on the disk: starting nats again")
+        keeper.kept.trouble = {}
+        await nats.stop()
+        await self.installation.start_nats()
+        self._server_restarts["nats"] += 1
 
     def _servers(self) -> dict[str, EmbeddedServer]:
         found = {"postgres": self.installation.postgres, "nats": self.installation.nats}

@@ -13,7 +13,7 @@ import click
 from burnish import printer
 from burnish.commands.show import when
 from burnish.commands.verbs import data_option, json_option, verb
-from burnish.failure import EXITS, Failure
+from burnish.failure import EXITS, FAILED, Failure
 from burnish.parameters import FOLDER_THAT_IS_THERE, NEW_FILE, TEXT
 from burnish.printer import print_json, print_table, remark
 from libs.contracts.topology import SERVICES
@@ -119,16 +119,21 @@ def _add_topology(group: click.Group) -> None:
     @verb(
         group,
         "topology",
-        example="burnish topology\nburnish topology --write deploy/nats/accounts.conf",
+        example="burnish topology\nburnish topology --keep\nburnish topology --write deploy/nats/accounts.conf",
+        exits={**EXITS, FAILED: "the bus has no room for the streams, or cannot be reached; stderr says which"},
     )
     @data_option
     @click.option("--print", "to_stdout", is_flag=True, help="Print the NATS server's accounts instead.")
+    @click.option("--keep", is_flag=True, help="Stay, and look after the bus until stopped.")
     @click.option("--write", type=NEW_FILE, help="Write them to FILE instead.")
     @json_option
-    def topology(data: Path, to_stdout: bool, write: Path | None, as_json: bool) -> None:
+    def topology(data: Path, to_stdout: bool, keep: bool, write: Path | None, as_json: bool) -> None:
         """Create or update streams and durables as the topology table says. Never deletes one.
 
-        Works on BURNISH_NATS_URL where it is set, else on the data folder's own NATS, running or not.
+        Works on BURNISH_NATS_URL where it is set, else on the data folder's own NATS, running or not. How large the
+        streams are is set with BURNISH_BUS_STORE, BURNISH_BUS_STREAMS and BURNISH_BUS_REPLICAS; a stream of before is
+        made smaller when its content fits. With --keep it stays: it puts messages that the server gave up with the
+        dead letters of their service, and makes room in full streams; `burnish up` does so by itself.
         """
         from libs.provisioning.nats_config import server_config
 
@@ -138,9 +143,7 @@ def _add_topology(group: click.Group) -> None:
             _write(write, server_config())
             remark(f"wrote {write}")
         else:
-            done = asyncio.run(_apply_topology(data))
-            if as_json:
-                print_json(done)
+            asyncio.run(_apply_topology(data, keep, as_json))
 
 
 async def _up(
@@ -194,7 +197,7 @@ def _print_status(found: list[FileStatus], as_json: bool) -> None:
     )
 
 
-async def _apply_topology(data: Path) -> list[str]:
+async def _apply_topology(data: Path, keep: bool, as_json: bool) -> None:
     from burnish.installation import reached
 
     done: list[str] = []
@@ -205,7 +208,11 @@ async def _apply_topology(data: Path) -> list[str]:
 
     async with reached(data, postgres=False) as installation:
         await installation.apply_topology(tell)
-    return done
+        if as_json:
+            print_json(done)
+        if keep:
+            remark("looking after the bus, until Ctrl-C")
+            await installation.keeper(remark).run()
 
 
 def _write(path: Path, text: str) -> None:

@@ -61,11 +61,11 @@ class Verb(Spoken):
         """Run; an error that we know becomes a message and an exit code."""
         from burnish.errors import InstallationError
         from libs.embedded import EmbeddedError
-        from libs.provisioning.migrations import MigrationError
+        from libs.provisioning.errors import ProvisioningError
 
         try:
             return super().invoke(ctx)
-        except (InstallationError, EmbeddedError, MigrationError) as error:
+        except (InstallationError, EmbeddedError, ProvisioningError) as error:
             raise Failure(error.message, error.hint) from error
 
 

@@ -119,17 +119,19 @@ def _queries() -> Iterable[str]:
     managers = ", ".join(service.name for service in SERVICES if service.manages_dead_letters)
     yield f"| `ask.<service>.dead_letters.list.v1` | every service | {managers} | A service's dead letters. |"
     yield f"| `ask.<service>.dead_letters.replay.v1` | every service | {managers} | Hand one to its consumer again. |"
+    yield "| `ask.<service>.dead_letters.bury.v1` | every service | the bus itself | A message that was given up. |"
     yield ""
 
 
 def _streams() -> Iterable[str]:
     yield "## Streams"
     yield ""
-    yield "| stream | subjects | kept |"
-    yield "|---|---|---|"
+    yield "| stream | subjects | kept | of the room | when full |"
+    yield "|---|---|---|---|---|"
     for stream in STREAMS:
         subjects = ", ".join(f"`{subject}`" for subject in stream.subjects)
-        yield f"| `{stream.name}` | {subjects} | {stream.max_age_s // 86_400} days |"
+        full = "facts wait in the outboxes" if stream.relied_on else "the oldest go"
+        yield f"| `{stream.name}` | {subjects} | {stream.max_age_s // 86_400} days | {stream.percent} % | {full} |"
     yield ""
     dead = ", ".join(f"`{dead_letter_subject(service.name)}`" for service in SERVICES)
     yield f"Dead letters are also said on {dead}."

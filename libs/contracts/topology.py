@@ -62,12 +62,17 @@ DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Stream:
-    """A JetStream stream. Limits retention everywhere: an acknowledged event stays readable until `max_age_s`."""
+    """A JetStream stream. Limits retention everywhere: an acknowledged event stays readable until `max_age_s`.
+
+    `percent` is its part of the room that the bus has. One whose facts are `relied_on` takes no more when it is full,
+    so that they wait in their senders' outboxes; another drops its oldest.
+    """
 
     name: str
     subjects: tuple[str, ...]
     max_age_s: int
-    max_bytes: int
+    percent: int
+    relied_on: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,10 @@ class ServiceEntry:
 
 
 STREAMS: tuple[Stream, ...] = (
-    Stream("REFINEMENT", ("refinement.>",), 30 * DAY_S, 8 * 1024**3),
-    Stream("QA", ("qa.>",), 30 * DAY_S, 4 * 1024**3),
-    Stream("WORK", ("work.>",), 7 * DAY_S, 2 * 1024**3),
-    Stream("DLQ", ("dlq.>",), 90 * DAY_S, 2 * 1024**3),
+    Stream("REFINEMENT", ("refinement.>",), 30 * DAY_S, 50),
+    Stream("QA", ("qa.>",), 30 * DAY_S, 20),
+    Stream("WORK", ("work.>",), 7 * DAY_S, 10),
+    Stream("DLQ", ("dlq.>",), 90 * DAY_S, 16, relied_on=False),  # the record is the table of each service
     Stream(
         "ADVISORIES",
         (
@@ -121,9 +126,11 @@ STREAMS: tuple[Stream, ...] = (
             "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>",
         ),
         30 * DAY_S,
-        256 * 1024**2,
+        4,
+        relied_on=False,
     ),
 )
+ADVISORIES = "ADVISORIES"
 
 
 def stream_of(subject: str) -> str:
@@ -299,3 +306,8 @@ def dead_letter_list_subject(service_name: str) -> str:
 def dead_letter_replay_subject(service_name: str) -> str:
     """Where `ReplayDeadLetter` is asked of a service."""
     return f"ask.{service_name}.dead_letters.replay.v1"
+
+
+def dead_letter_bury_subject(service_name: str) -> str:
+    """Where `BuryStranded` is asked of a service, by the bus's own account alone."""
+    return f"ask.{service_name}.dead_letters.bury.v1"

@@ -21,6 +21,9 @@ from libs.embedded.server import EmbeddedServer
 
 GIVEN = "given.conf"
 MAIN = "server.conf"
+NO_LIMIT = 1 << 50
+"""Streams have limits of their own. The server's would be three quarters of what is free at its start, by the sum of
+those limits: what fitted yesterday would be refused today, even a change to a smaller one."""
 
 
 class EmbeddedNats(EmbeddedServer):
@@ -102,7 +105,7 @@ class EmbeddedNats(EmbeddedServer):
             f'include "./{GIVEN}"',
             f"server_name: {self._server_name}",
             f'listen: "{HOST}:{port}"',
-            f"jetstream {{ store_dir: {store}, sync_interval: always }}",
+            f"jetstream {{ store_dir: {store}, sync_interval: always, max_file_store: {NO_LIMIT} }}",
         ]
         if self._monitor_port is not None:
             lines.append(f'http: "{HOST}:{self._monitor_port}"')

@@ -33,6 +33,10 @@ SETTINGS = {
     "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "128MB",
+    # On a small disk: the log of changes is most of what a busy server writes; nobody replicates from this one.
+    "max_wal_size": "512MB",
+    "min_wal_size": "64MB",
+    "wal_keep_size": "0",
     # An accepted fact survives power loss: these are the defaults, said so that nobody's default matters.
     "fsync": "on",
     "full_page_writes": "on",

@@ -28,6 +28,7 @@ import asyncpg
 
 from libs.contracts import topology
 from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.provisioning.errors import ProvisioningError
 
 Phase = Literal["pre", "post", "all"]
 State = Literal["applied", "pending", "changed", "missing"]
@@ -54,16 +55,8 @@ LOCKED_OUT = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 SCRAM_ROUNDS = 4096
 
 
-class MigrationError(Exception):
+class MigrationError(ProvisioningError):
     """A migration cannot be read or applied: `message` names the file (and line), `hint` says what would be right."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
 @dataclass(frozen=True)

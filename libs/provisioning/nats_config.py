@@ -1,7 +1,8 @@
 """The NATS server configuration, generated from the topology: one account per service, nothing shared by default.
 
 Only the account `BUS` has JetStream. It exports to each service, for that service alone: the subjects it says,
-its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask.
+its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask;
+one question, "keep this message that was given up", by every service to `BUS`.
 The rules behind every line are in `docs/adr/0004-one-nats-account-per-service.md`.
 """
 
@@ -14,6 +15,7 @@ from libs.contracts.topology import (
     SERVICES,
     Durable,
     ServiceEntry,
+    dead_letter_bury_subject,
     dead_letter_list_subject,
     dead_letter_replay_subject,
     dead_letter_subject,
@@ -58,6 +60,9 @@ def _bus_account(services: Sequence[ServiceEntry]) -> list[str]:
         f"  users: [ {{ user: {ADMIN_USER}, password: ${password_variable(ADMIN_USER)} }} ]",
         "  exports: [",
         *(f"    {line}" for line in exports),
+        "  ]",
+        "  imports: [",
+        *(f"    {_import(account_of(entry.name), dead_letter_bury_subject(entry.name))}" for entry in services),
         "  ]",
         "}",
     ]
@@ -105,7 +110,7 @@ def _bus_imports(entry: ServiceEntry) -> list[str]:
 
 
 def _query_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
-    lines = []
+    lines = [f"{{ service: {_quoted(dead_letter_bury_subject(entry.name))}, accounts: [{BUS_ACCOUNT}] }}"]
     for subject in _answers(entry):
         askers = [account_of(other.name) for other in services if subject in _asks(other, services)]
         if askers:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from libs.contracts.queries.dead_letters import DeadLetter
+from libs.contracts.queries.dead_letters import BuryStranded, DeadLetter
 from libs.contracts.topology import dead_letter_subject
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
@@ -75,8 +75,15 @@ class Taken:
     replayed: bool
 
 
-async def bury(db: Database, letter: Buried, error: BaseException) -> None:
-    """Keep the message in the service's table and say it on the DLQ stream, in one transaction."""
+class Stranded(Exception):
+    """The server will not deliver a message again, and nobody has handled it."""
+
+
+async def bury(db: Database, letter: Buried, error: BaseException) -> bool:
+    """Keep the message in the service's table and say it on the DLQ stream, in one transaction.
+
+    Once: False when this delivery is there already.
+    """
     told = logging.describe(error)
     async with db.transaction() as tx:
         row = await tx.conn.fetchval(
@@ -93,8 +100,33 @@ async def bury(db: Database, letter: Buried, error: BaseException) -> None:
         )
         if row is not None:
             tx.emit_raw(dead_letter_subject(db.service), _body(row, db.service, letter, told))
+    if row is None:
+        return False
     DEAD_LETTERS.labels(letter.consumer).inc()
     log.error("dead_letter.buried", consumer=letter.consumer, deliveries=letter.deliveries, error=told)
+    return True
+
+
+async def bury_stranded(db: Database, query: BuryStranded) -> bool:
+    """Keep a message that the server gave up like one that the service gave up itself. False when it is there."""
+    letter = Buried(
+        consumer=query.consumer,
+        subject=query.said_on,
+        event_id=id_of(query.body),
+        body=query.body,
+        headers=query.headers,
+        deliveries=query.deliveries,
+        stream_seq=query.stream_seq,
+    )
+    return await bury(db, letter, Stranded(query.reason))
+
+
+def id_of(body: bytes) -> UUID | None:
+    """The event id of a body that may be anything."""
+    try:
+        return UUID(json.loads(body)["id"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 async def listed(conn: Connection, service: str, include_replayed: bool, limit: int) -> list[DeadLetter]:

@@ -7,7 +7,6 @@ nothing (`AckPolicy.MANUAL`), knows one outcome a batch, and never sees a body t
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -193,7 +192,7 @@ class Outcomes(Generic[DataT]):
         letter = dead_letters.Buried(
             consumer=self.name,
             subject=message.subject,
-            event_id=event_id or _id_of(message.data),
+            event_id=event_id or dead_letters.id_of(message.data),
             body=message.data,
             headers=message.headers or {},
             deliveries=metadata.num_delivered,
@@ -255,11 +254,3 @@ async def _beat(messages: Sequence[Message], every_s: float) -> None:
             with suppress(NatsError, OSError):
                 await message.in_progress()
         await asyncio.sleep(every_s)
-
-
-def _id_of(body: bytes) -> UUID | None:
-    """The event id of a body that may be anything."""
-    try:
-        return UUID(json.loads(body)["id"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None

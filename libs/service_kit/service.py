@@ -16,7 +16,14 @@ from fastapi import FastAPI
 from libs.contracts import topology
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.queries.base import AnyQuery, Reply
-from libs.contracts.queries.dead_letters import DeadLetters, ListDeadLetters, ReplayDeadLetter, Replayed
+from libs.contracts.queries.dead_letters import (
+    Buried,
+    BuryStranded,
+    DeadLetters,
+    ListDeadLetters,
+    ReplayDeadLetter,
+    Replayed,
+)
 from libs.service_kit import asyncapi, dead_letters, logging, outbox, pruning, relay
 from libs.service_kit.bus import Bus
 from libs.service_kit.consumers import Consumer
@@ -325,10 +332,17 @@ class Service:
     def _dead_letter_responders(self) -> list[Responder]:
         list_subject = topology.dead_letter_list_subject(self.name)
         replay_subject = topology.dead_letter_replay_subject(self.name)
+        bury_subject = topology.dead_letter_bury_subject(self.name)
         return [
             Responder(list_subject, ListDeadLetters, self._list_dead_letters, {}, self.broker),
             Responder(replay_subject, ReplayDeadLetter, self._replay, {}, self.broker),
+            Responder(bury_subject, BuryStranded, self._bury_stranded, {}, self.broker),
         ]
+
+    async def _bury_stranded(self, query: BuryStranded) -> Buried:
+        if query.consumer not in {durable.name for durable in self.entry.hears}:
+            raise Refused("not_found", f"{self.name} has no durable {query.consumer}", status=404)
+        return Buried(new=await dead_letters.bury_stranded(self.db, query))
 
     async def _list_dead_letters(self, query: ListDeadLetters) -> DeadLetters:
         async with self.db.connection() as conn:

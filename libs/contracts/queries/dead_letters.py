@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Base64Bytes, Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
@@ -60,3 +60,27 @@ class ReplayDeadLetter(Query[Replayed]):
     reply: ClassVar[type[Reply]] = Replayed
 
     dead_letter_id: UUID
+
+
+class Buried(Reply):
+    """Whether it is new among the dead letters; False when it was there already."""
+
+    new: bool
+
+
+class BuryStranded(Query[Buried]):
+    """Put a message that the server will not deliver again with the dead letters of the service whose durable it was.
+
+    Asked as `ask.<service>.dead_letters.bury.v1`, by whoever keeps the bus. `body` is the message, whole; `said_on` is
+    its subject.
+    """
+
+    reply: ClassVar[type[Reply]] = Buried
+
+    consumer: Name
+    said_on: Name
+    stream_seq: int = Field(ge=1)
+    deliveries: int = Field(ge=0)
+    reason: ShortText
+    headers: dict[str, str] = Field(default={})
+    body: Base64Bytes

@@ -1,0 +1,27 @@
+"""What can go wrong while an installation is prepared, said so that the reader knows what to do next."""
+
+from __future__ import annotations
+
+
+class ProvisioningError(Exception):
+    """Something cannot be prepared: `message` says what is wrong, `hint` what would be right."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class TopologyError(ProvisioningError):
+    """The bus cannot be brought to the state of the table."""
+
+
+class NoJetStream(TopologyError):
+    """The server runs without JetStream, or has switched it off since it cannot write."""
+
+
+class SettingsError(ProvisioningError):
+    """A setting of the installation is not right."""
