@@ -14,7 +14,7 @@ from burnish.commands.verbs import Group, json_option, verb
 from burnish.failure import EXITS, FAILED, USAGE, Failure
 from burnish.parameters import FILE
 from burnish.printer import answer, exact, plain, print_json, remark
-from services.qa_ingest.extractors import KINDS
+from libs.contracts.vocabulary import registered
 
 if TYPE_CHECKING:
     from services.qa_ingest.domain.blocks import Problem
@@ -63,7 +63,11 @@ def add_to(group: click.Group) -> None:
         exits={**EXITS, 0: "a bundle is on stdout; what was left out is on stderr", FAILED: "no pair was found"},
     )
     @click.argument("path", metavar="FILE", type=FILE)
-    @click.option("--extractor", type=click.Choice(KINDS), help="How to read it; the first that finds pairs otherwise.")
+    @click.option(
+        "--extractor",
+        type=click.Choice(registered("extractors")),
+        help="How to read it; else what fits.",
+    )
     @json_option
     def convert(path: Path, extractor: str | None, as_json: bool) -> None:
         """Write what a file holds as a canonical bundle. What is no pair is named, with its line."""
@@ -112,23 +116,26 @@ def _lint(path: Path) -> Linted:
 def _extracted(path: Path, kind: str | None) -> Extracted:
     """What the extractor of this kind finds in a file, or else the first that finds a pair. Raises `Failure`."""
     from libs.files import UnreadableFile, read_bytes
-    from services.qa_ingest.extractors import named
+    from services.qa_ingest.extractors import fitting, named
     from services.qa_ingest.extractors.base import File, FileRejected
 
     try:
         file = File(path.name, read_bytes(path, MAX_BUNDLE_BYTES))
     except UnreadableFile as error:
         raise Failure(str(error), code=USAGE) from error
+    extractors = [named(kind)] if kind else fitting(path.name)
+    if not extractors:
+        raise Failure(f"{path.name}: no extractor reads files of this kind", "name one with --extractor", USAGE)
     tried = []
-    for name in [kind] if kind else KINDS:
+    for each in extractors:
         try:
-            found = named(name).extract(file)
+            found = each.extract(file)
         except FileRejected as error:
-            tried.append(f"{name}: {error.problems[0]}")
+            tried.append(f"{each.kind}: {error.problems[0]}")
             continue
         if found.pairs:
             return found
-        tried.append(f"{name}: {len(found.rejects)} passages left out, the first: {found.rejects[0].message}")
+        tried.append(f"{each.kind}: {len(found.rejects)} passages left out, the first: {found.rejects[0].message}")
     raise Failure(f"{path.name}: no pair was found", "\n  ".join(tried))
 
 

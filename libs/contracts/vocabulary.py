@@ -42,7 +42,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 # --- names that come with what they name ------------------------------------------------------------------
 
-Kind = Literal["adapters", "metrics", "model_providers", "scanners", "tasks"]
+Kind = Literal["adapters", "extractors", "metrics", "model_providers", "scanners", "tasks"]
 PREFIX = "burnish."
 
 

@@ -67,6 +67,7 @@ class Envelope(Strict):
     """
 
     ordinal: int = Field(ge=0, description="its place among the pairs of the file, from 0")
+    extractor: Code | None = Field(default=None, description="which layout, where the file's extractor knows several")
     place: Place = Place()
     question: Question
     answer_text: Answer

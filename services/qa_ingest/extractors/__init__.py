@@ -1,25 +1,31 @@
-"""Ways to find questions and answers in files, one module each; `named` gives one, `KINDS` are their names."""
+"""Ways to find questions and answers in files, one module each, registered as `burnish.extractors`."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from libs.contracts.vocabulary import registered
 
 if TYPE_CHECKING:
     from services.qa_ingest.extractors.base import Extractor
 
-_MODULES = {
-    "yaml_frontmatter_v1": "yaml_frontmatter.YamlFrontmatter",
-    "pseudo_yaml_v1": "pseudo_yaml.PseudoYaml",
-    "markdown_heading_v1": "markdown_heading.MarkdownHeading",
-}
-KINDS = tuple(_MODULES)
-
 
 def named(kind: str) -> Extractor:
     """The extractor of this name. Raises KeyError that names those there are."""
-    if kind not in _MODULES:
-        raise KeyError(f"no extractor {kind!r}; there are {', '.join(KINDS)}")
-    module, name = _MODULES[kind].split(".")
-    found: Extractor = getattr(import_module(f"services.qa_ingest.extractors.{module}"), name)()
-    return found
+    from libs.registrations import load
+    from services.qa_ingest.extractors.base import Extractor
+
+    try:
+        return load("extractors", kind, Extractor)  # type: ignore[type-abstract]
+    except KeyError:
+        raise KeyError(f"no extractor {kind!r}; there are {', '.join(registered('extractors'))}") from None
+
+
+def fitting(name: str) -> list[Extractor]:
+    """Every extractor that reads files of this name's ending, the strictest first."""
+    found = [named(kind) for kind in registered("extractors")]
+    fits = [each for each in found if name.casefold().endswith(tuple(each.suffixes))]
+    return sorted(fits, key=lambda each: ORDER.index(each.kind) if each.kind in ORDER else len(ORDER))
+
+
+ORDER = ("yaml_frontmatter_v1", "pseudo_yaml_v1", "markdown_heading_v1", "docx_pattern_a", "docx_pattern_positional")

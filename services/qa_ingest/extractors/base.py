@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from services.qa_ingest.domain.blocks import Problem
@@ -29,12 +29,13 @@ class FileRejected(ValueError):
         self.problems = tuple(problems)
 
 
-class Extractor(Protocol):
+class Extractor(ABC):
     """One way to find questions and answers in a file. `kind` and `version` are written beside all that it finds."""
 
     kind: str
     version: str
     suffixes: Sequence[str]
 
+    @abstractmethod
     def extract(self, file: File) -> Extracted:
         """Everything in the file. Raises `FileRejected`. Pure but for time: the same bytes give the same answer."""

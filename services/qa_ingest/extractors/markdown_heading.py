@@ -31,7 +31,7 @@ from services.qa_ingest.domain.envelope import (
     excerpt,
 )
 from services.qa_ingest.domain.strict_yaml import NotStrictYaml, plain, read_mapping
-from services.qa_ingest.extractors.base import File, FileRejected
+from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 from services.qa_ingest.extractors.text import decode
 
 CONFIDENCE = 0.9
@@ -92,7 +92,7 @@ class _Section:
     skipped_as: str | None = None
 
 
-class MarkdownHeading:
+class MarkdownHeading(Extractor):
     """See the module."""
 
     kind = "markdown_heading_v1"
@@ -396,3 +396,6 @@ def _trimmed(lines: list[str]) -> str:
     while kept and not kept[0].strip():
         kept.pop(0)
     return "\n".join(line.rstrip() for line in kept)
+
+
+MARKDOWN_HEADING = MarkdownHeading()

@@ -24,7 +24,7 @@ from services.qa_ingest.domain.envelope import (
     Tally,
     excerpt,
 )
-from services.qa_ingest.extractors.base import File, FileRejected
+from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 from services.qa_ingest.extractors.text import decode
 
 CONFIDENCE = 0.9
@@ -45,7 +45,7 @@ class _Block:
     end: int
 
 
-class PseudoYaml:
+class PseudoYaml(Extractor):
     """See the module."""
 
     kind = "pseudo_yaml_v1"
@@ -196,3 +196,6 @@ def _trimmed(lines: Sequence[str]) -> str:
     while kept and not kept[0].strip():
         kept.pop(0)
     return "\n".join(line.rstrip() for line in kept)
+
+
+PSEUDO_YAML = PseudoYaml()

@@ -8,10 +8,10 @@ from services.qa_ingest.domain.blocks import Problem, normalise
 from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Entry, Placed, parse
 from services.qa_ingest.domain.conversion import SAME
 from services.qa_ingest.domain.envelope import Envelope, Extracted, Notice, Place, Tally, Variant
-from services.qa_ingest.extractors.base import File, FileRejected
+from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 
 
-class YamlFrontmatter:
+class YamlFrontmatter(Extractor):
     """See the module."""
 
     kind = "yaml_frontmatter_v1"
@@ -71,3 +71,6 @@ def _tally(text: str, bundle: Bundle) -> Tally:
     for placed in bundle.entries:
         tally.pair(sum(sizes[placed.first : placed.end]))
     return tally
+
+
+YAML_FRONTMATTER = YamlFrontmatter()

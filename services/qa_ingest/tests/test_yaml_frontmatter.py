@@ -23,7 +23,7 @@ def test_every_key_of_the_format_has_its_field() -> None:
     assert {NAMED_OTHERWISE.get(key, key) for key in FIELDS} <= set(Envelope.model_fields)
     (pair,) = extract(WHOLE)
     untouched = {name for name in Envelope.model_fields if getattr(pair, name) == Envelope.model_fields[name].default}
-    assert untouched <= {"revised", "fragment", "citations", "duplicates", "ordinal"}
+    assert untouched <= {"revised", "fragment", "citations", "duplicates", "ordinal", "extractor"}
     assert [variant.question for variant in pair.variants] == ["What is in an export?"]
 
 
