@@ -1,12 +1,13 @@
-"""A connection to the service's database: its type, how it is prepared, and the lock that belongs to it."""
+"""A connection to the service's database: its type, how it is prepared, its lock, and whose rows it sees."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     AnyConnection: TypeAlias = Connection | asyncpg.Connection[Any]
 else:
     Connection = AnyConnection = PoolConnectionProxy  # not generic at run time
+
+ROWS_SEEN, EVERY_WORKSPACE = "burnish.workspaces", "*"
+"""What row-level security reads: ids with commas, or this sign. A connection that sets nothing sees nothing."""
+
+
+async def see_only(conn: Connection, workspaces: Collection[UUID]) -> None:
+    """See rows of these workspaces, and rows of none, until the transaction ends."""
+    # One that nobody has, where there are none: naming nothing would show not even the rows of none.
+    named = ",".join(str(one) for one in workspaces) or str(UUID(int=0))
+    await conn.execute("SELECT set_config($1, $2, true)", ROWS_SEEN, named)
 
 
 @asynccontextmanager

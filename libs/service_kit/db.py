@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from random import Random
 from typing import Any, Generic, Literal
+from uuid import UUID
 
 import asyncpg
 from typing_extensions import TypeVar
@@ -14,7 +15,7 @@ from typing_extensions import TypeVar
 from libs.contracts.envelope import Event, EventData
 from libs.service_kit import inbox as inbox_table
 from libs.service_kit import outbox as outbox_table
-from libs.service_kit.connection import Connection, prepare, session_lock
+from libs.service_kit.connection import EVERY_WORKSPACE, ROWS_SEEN, Connection, prepare, see_only, session_lock
 from libs.service_kit.delivery import current_delivery
 from libs.service_kit.retry import Retry
 from libs.service_kit.tracing import traceparent
@@ -74,7 +75,7 @@ class Database:
             max_size=self._pool_size,
             init=prepare,
             command_timeout=60,
-            server_settings={"application_name": f"burnish/{self.service}"},
+            server_settings={"application_name": f"burnish/{self.service}", ROWS_SEEN: EVERY_WORKSPACE},
         )
 
     async def close(self) -> None:
@@ -95,10 +96,19 @@ class Database:
         return self._pool
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for reading; each statement is its own transaction."""
+    async def connection(self, *, workspaces: Collection[UUID] | None = None) -> AsyncIterator[Connection]:
+        """A connection for reading; each statement is its own transaction.
+
+        Whoever reads for somebody names the `workspaces` that one may see: row-level security then shows the rows of
+        those and the rows that have none, and the reading is one transaction. None is the service itself: all rows.
+        """
         async with self.pool.acquire() as conn:
-            yield conn
+            if workspaces is None:
+                yield conn
+                return
+            async with conn.transaction(readonly=True):
+                await see_only(conn, workspaces)
+                yield conn
 
     @asynccontextmanager
     async def transaction(

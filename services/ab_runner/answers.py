@@ -81,7 +81,7 @@ async def answer_coverage(query: GetSuiteCoverage, db: Database) -> SuiteCoverag
 
 async def answer_runs(query: ListRuns, db: Database) -> AbReports:
     """Runs, newest first."""
-    async with db.connection() as conn:
+    async with db.connection(workspaces=query.workspace_ids) as conn:
         found = await runs.reports(conn, query)
     return AbReports(runs=tuple(found))
 

@@ -69,7 +69,7 @@ async def rejudge(db: Database) -> None:
 async def answer_list(query: ListSignals, db: Database) -> SignalPage:
     """One page of signals, newest first; shorter than asked for where the payloads are large."""
     after = _cursor(query.cursor) if query.cursor else None
-    async with db.connection() as conn, conn.transaction(readonly=True):
+    async with db.connection(workspaces=query.workspace_ids) as conn:
         signals, more = await store.listed(conn, query, after, PAGE_BYTES)
     following = f"{signals[-1].created_at.isoformat()}~{signals[-1].signal_id}" if more else None
     return SignalPage(signals=tuple(signals), next=following)

@@ -240,14 +240,10 @@ SELECT * FROM prompt_quality_signals WHERE {where} ORDER BY created_at DESC, id 
 async def listed(
     conn: Connection, query: ListSignals, after: Cursor | None, most_bytes: int
 ) -> tuple[list[StoredSignal], bool]:
-    """Signals newest first, and whether there are more. Call it in a transaction: it sets what the rows' policy reads.
+    """Signals newest first, and whether there are more.
 
     A page ends early when evidence and payloads reach `most_bytes`; it always has at least one signal.
     """
-    if query.workspace_ids is not None:
-        # One that nobody has, where none is allowed: the empty setting means no limit.
-        allowed = ",".join(str(one) for one in query.workspace_ids) or str(UUID(int=0))
-        await conn.execute("SELECT set_config('burnish.workspaces', $1, true)", allowed)
     where, values = _conditions(query, after)
     rows = await conn.fetch(_LIST.format(where=where, limit=f"${len(values) + 1}"), *values, query.limit + 1)
     page: list[StoredSignal] = []

@@ -92,11 +92,10 @@ async def on_exposures_recorded(events: list[Event[ExposureRecordedV1]], db: Dat
 async def answer_list_patterns(query: ListPatterns, db: Database) -> Patterns:
     """The top patterns, highest score first. A `since` without a zone is taken as UTC."""
     since = query.since if query.since is None or query.since.tzinfo else _utc(query.since)
-    async with db.connection() as conn:
+    async with db.connection(workspaces=query.workspace_ids) as conn:
         found = await store.top_patterns(
             conn,
             touchpoint_id=query.touchpoint_id,
-            workspace_ids=query.workspace_ids,
             since=since,
             include_resolved=query.include_resolved,
             limit=query.limit,

@@ -597,11 +597,10 @@ SELECT pattern_id, touchpoint_id, workspace_id, title, strategy, state, expected
 FROM patterns
 """
 _TOP = f"""
-{_SUMMARY} WHERE state IS NOT NULL AND ($4 OR state <> 'resolved')
+{_SUMMARY} WHERE state IS NOT NULL AND ($3 OR state <> 'resolved')
   AND ($1::text IS NULL OR touchpoint_id = $1)
-  AND ($2::uuid[] IS NULL OR workspace_id IS NULL OR workspace_id = ANY($2))
-  AND ($3::timestamptz IS NULL OR last_seen >= $3)
-ORDER BY score DESC, pattern_id LIMIT $5
+  AND ($2::timestamptz IS NULL OR last_seen >= $2)
+ORDER BY score DESC, pattern_id LIMIT $4
 """
 
 
@@ -609,20 +608,12 @@ async def top_patterns(
     conn: Connection,
     *,
     touchpoint_id: str | None,
-    workspace_ids: Sequence[UUID] | None,
     since: datetime | None,
     include_resolved: bool,
     limit: int,
 ) -> list[PatternSummary]:
-    """Surfaced patterns, highest score first. With `workspace_ids`, those of global touchpoints and of these."""
-    rows = await conn.fetch(
-        _TOP,
-        touchpoint_id,
-        workspace_ids,
-        since,
-        include_resolved,
-        limit,
-    )
+    """Surfaced patterns, highest score first."""
+    rows = await conn.fetch(_TOP, touchpoint_id, since, include_resolved, limit)
     return [PatternSummary(**row) for row in rows]
 
 

@@ -33,8 +33,8 @@ MAX_SIGNALS = 5_000
 
 async def answer_list(query: ListProposals, db: Database) -> Proposals:
     """Proposals, newest first."""
-    async with db.transaction() as tx:
-        return Proposals(proposals=tuple(await store.listed(tx.conn, query)))
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        return Proposals(proposals=tuple(await store.listed(conn, query)))
 
 
 async def answer_get(query: GetProposal, db: Database) -> ProposalReply:

@@ -184,11 +184,7 @@ LIMIT $4
 
 
 async def listed(conn: Connection, query: ListProposals) -> list[ProposalSummary]:
-    """Proposals, newest first. Call it in a transaction: it sets what the rows' policy reads."""
-    if query.workspace_ids is not None:
-        # One that nobody has, where none is allowed: the empty setting means no limit.
-        allowed = ",".join(str(one) for one in query.workspace_ids) or str(UUID(int=0))
-        await conn.execute("SELECT set_config('burnish.workspaces', $1, true)", allowed)
+    """Proposals, newest first."""
     statement = _LIST.format(outcome_columns=_OUTCOME_COLUMNS, outcome=_OUTCOME)
     rows = await conn.fetch(statement, query.touchpoint_id, query.state, query.pattern_id, query.limit)
     return [_summary(row) for row in rows]

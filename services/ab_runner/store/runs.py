@@ -101,7 +101,6 @@ FROM runs r CROSS JOIN LATERAL (
 _GET = _REPORT.format(outcome="r.outcome") + "WHERE r.run_id = $1"
 _LIST = _REPORT.format(outcome="r.outcome - '{flips,labels}'::text[]") + (
     "WHERE ($1::text IS NULL OR r.touchpoint_id = $1) AND ($2::uuid IS NULL OR r.proposal_id = $2) "
-    "AND ($4::uuid[] IS NULL OR r.workspace_id IS NULL OR r.workspace_id = ANY($4)) "
     "ORDER BY r.requested_at DESC, r.run_id LIMIT $3"
 )
 
@@ -244,7 +243,7 @@ async def report(conn: Connection, run_id: UUID) -> AbReport | None:
 
 async def reports(conn: Connection, query: ListRuns) -> list[AbReport]:
     """Runs, newest first, without ids of flips and without figures by label."""
-    rows = await conn.fetch(_LIST, query.touchpoint_id, query.proposal_id, query.limit, query.workspace_ids)
+    rows = await conn.fetch(_LIST, query.touchpoint_id, query.proposal_id, query.limit)
     return [_report(row) for row in rows]
 
 

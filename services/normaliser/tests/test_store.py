@@ -166,7 +166,7 @@ async def test_an_older_revision_of_a_touchpoint_changes_nothing(db: Database) -
 
 
 async def listed(db: Database, after: store.Cursor | None = None, most: int = BIG, **query: Any) -> list[StoredSignal]:
-    async with db.connection() as conn, conn.transaction(readonly=True):
+    async with db.connection(workspaces=query.get("workspace_ids")) as conn:
         signals, _ = await store.listed(conn, ListSignals(**query), after, most)
     return signals
 

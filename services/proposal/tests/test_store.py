@@ -141,8 +141,8 @@ async def test_lists_are_filtered_and_newest_first(db: Database) -> None:
         await saved(db, one)
 
     async def ids(**query: Any) -> list[UUID]:
-        async with db.transaction() as tx:
-            return [one.proposal_id for one in await store.listed(tx.conn, ListProposals(**query))]
+        async with db.connection(workspaces=query.get("workspace_ids")) as conn:
+            return [one.proposal_id for one in await store.listed(conn, ListProposals(**query))]
 
     newest_first = [one.proposal_id for one in reversed(made)]
     assert await ids() == newest_first

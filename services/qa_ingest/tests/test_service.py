@@ -67,7 +67,7 @@ async def test_a_running_service_hears_touchpoints(installation: Installation) -
 
 
 async def make_document(conn: Connection, workspace: UUID, version: str = "1", state: str = "live") -> None:
-    await conn.execute("SELECT set_config('burnish.workspace', $1, true)", str(workspace))
+    await conn.execute("SELECT set_config('burnish.workspaces', $1, true)", str(workspace))
     await conn.execute(
         "INSERT INTO workspaces (id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING", workspace, f"w {workspace}"
     )
@@ -92,7 +92,7 @@ async def test_a_workspace_is_not_seen_from_another_or_from_none(database: OpenD
         assert await conn.fetchval("SELECT count(*) FROM documents") == 0
         assert await conn.fetchval("SELECT count(*) FROM workspaces") == 0
         async with conn.transaction():
-            await conn.execute("SELECT set_config('burnish.workspace', $1, true)", str(A))
+            await conn.execute("SELECT set_config('burnish.workspaces', $1, true)", str(A))
             assert [row["workspace_id"] for row in await conn.fetch("SELECT * FROM documents")] == [A]
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
                 await conn.execute("UPDATE documents SET workspace_id = $1", B)
