@@ -19,7 +19,7 @@ from libs.files import UnreadableFile, read_text
 from libs.provisioning.nats_config import ADMIN_USER
 
 if TYPE_CHECKING:
-    from libs.auth.tokens import SigningKey
+    from libs.auth.signing import SigningKey
 
 NEEDS_BYTES = 300_000_000
 MAX_BYTES = 1_000_000
@@ -117,7 +117,7 @@ class DataFolder:
 
     def signing_key(self) -> SigningKey:
         """The key that signs tokens of our own, made at the first call; its public half goes to `jwks.json`."""
-        from libs.auth.tokens import SigningKey, jwks, new_signing_key
+        from libs.auth.signing import SigningKey, jwks, new_signing_key
 
         path = self.path / "signing_key.json"
         if not path.exists():

@@ -16,12 +16,12 @@ from burnish.commands.verbs import Group, data_option, gateway, json_option, ver
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, NOT_FOUND, Failure
 from burnish.parameters import NAME, Seconds
 from burnish.printer import print_fields, print_json, print_table, remark
+from libs.auth.rights import ROLES, SCOPES
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
 
-ROLES = ("admin", "editor", "viewer", "service")
-SCOPES = ("signals:write", "prompts:read")
+TOKEN_ROLES = (*ROLES, "service")
 MOST_LETTERS = 1_000
 
 
@@ -143,7 +143,7 @@ def _add_token(group: click.Group) -> None:
         ),
         exits=EXITS,
     )
-    @click.option("--role", type=click.Choice(ROLES), help="[default: admin; with --scope: service]")
+    @click.option("--role", type=click.Choice(TOKEN_ROLES), help="[default: admin; with --scope: service]")
     @click.option(
         "--subject", type=NAME, default="admin", show_default=True, help="Who it is for; the ledger names them."
     )

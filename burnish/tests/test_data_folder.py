@@ -11,7 +11,8 @@ import pytest
 from burnish.data_folder import DataFolder, RunningNote
 from burnish.errors import InstallationError
 from burnish.installation import GATEWAY, SERVICE_NAMES, External, Installation
-from libs.auth.tokens import JwksKeys, Verifier
+from libs.auth.keys import JwksKeys
+from libs.auth.tokens import Verifier
 from libs.embedded import FolderInUse, PortTaken
 
 

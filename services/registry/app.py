@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from libs.auth.tokens import JwksKeys, Verifier
+from libs.auth.keys import JwksKeys
+from libs.auth.tokens import Verifier
 from libs.contracts.events.pattern_detector import ActivationJudgedV1
 from libs.contracts.events.proposal import ProposalApprovedV1
 from libs.contracts.queries.registry import GetPrompt

@@ -22,15 +22,10 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt import PyJWK
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
-from libs.auth.tokens import (
-    JwksKeys,
-    NotAuthenticated,
-    SigningKey,
-    Verifier,
-    jwks,
-    mint,
-    new_signing_key,
-)
+from libs.auth.errors import NotAuthenticated
+from libs.auth.keys import JwksKeys
+from libs.auth.signing import SigningKey, jwks, new_signing_key
+from libs.auth.tokens import Verifier, mint
 
 KEY = new_signing_key()
 OTHER = new_signing_key()

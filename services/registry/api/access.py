@@ -10,7 +10,9 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from libs.auth.tokens import Caller, NotAuthenticated, Verifier
+from libs.auth.claims import Caller
+from libs.auth.errors import NotAuthenticated
+from libs.auth.tokens import Verifier
 from libs.service_kit import logging
 from services.registry.api.errors import Forbidden, not_allowed
 

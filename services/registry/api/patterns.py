@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import AwareDatetime
 
-from libs.auth.tokens import Caller
+from libs.auth.claims import Caller
 from libs.contracts.patterns import PatternDetail
 from libs.contracts.queries.pattern_detector import GetPattern, ListPatterns, Patterns
 from libs.contracts.vocabulary import TouchpointId

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import BaseModel
 
-from libs.auth.tokens import Caller
+from libs.auth.claims import Caller
 from libs.contracts.evaluations import Variant
 from libs.contracts.events.ab_runner import AbRequestedV1
 from libs.contracts.events.proposal import ProposalRequestedV1

@@ -13,7 +13,7 @@ from fastapi import Query as Param
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 
-from libs.auth.tokens import Caller
+from libs.auth.claims import Caller
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.contracts.vocabulary import Name, TouchpointId

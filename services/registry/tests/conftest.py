@@ -11,7 +11,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from libs.auth.tokens import SigningKey, jwks, mint, new_signing_key
+from libs.auth.signing import SigningKey, jwks, new_signing_key
+from libs.auth.tokens import mint
 from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit.db import Database
 from libs.service_kit.service import Service

@@ -10,7 +10,7 @@ from uuid import uuid4
 import nats
 import pytest
 
-from libs.auth.tokens import new_signing_key
+from libs.auth.signing import new_signing_key
 from libs.contracts.evaluations import AbReport
 from libs.contracts.queries.ab_runner import AbReportReply, AbReports, GetRun, ListRuns
 from libs.service_kit.queries import Responder
@@ -177,7 +177,7 @@ async def test_a_run_of_another_workspace_is_not_there(api: Api, installation: I
 
 @pytest.mark.parametrize("path", [f"{ROOT}/touchpoints/a/live/x", f"{ROOT}/touchpoints/a/b/live", f"{ROOT}/signals/x"])
 def test_a_scope_does_not_reach_beyond_its_path(path: str) -> None:
-    from libs.auth.tokens import Caller
+    from libs.auth.claims import Caller
 
     caller = Caller("app", scopes=frozenset({"signals:write", "prompts:read"}))
     assert not may(caller, "GET", path)
