@@ -118,6 +118,7 @@ def _extracted(path: Path, kind: str | None) -> Extracted:
     from libs.files import UnreadableFile, read_bytes
     from services.qa_ingest.extractors import fitting, named
     from services.qa_ingest.extractors.base import File, FileRejected
+    from services.qa_ingest.sandbox import extract_now
 
     try:
         file = File(path.name, read_bytes(path, MAX_BUNDLE_BYTES))
@@ -129,7 +130,7 @@ def _extracted(path: Path, kind: str | None) -> Extracted:
     tried = []
     for each in extractors:
         try:
-            found = each.extract(file)
+            found = extract_now(each.kind, file)
         except FileRejected as error:
             tried.append(f"{each.kind}: {error.problems[0]}")
             continue

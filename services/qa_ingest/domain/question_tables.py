@@ -40,7 +40,7 @@ HEADERS: tuple[tuple[Role, str], ...] = (
     ("added", r".*\b(date added|added (date|on)|date|valid from|last updated|updated)\b.*"),
     ("source", r"(source( of information)?|sources|reference document|evidence|origin)"),
     ("id", r"(#|id|no|nr|number|ref|reference|item|question (no|number|id|ref)|q)"),
-    ("section", r"(section|category|topic area|area|theme|domain|chapter|group)"),
+    ("section", r"(section|(sub-?)?category|topic area|area|theme|domain|chapter|group)"),
     ("tags", r"(tags?|topics?|keywords?|labels?)"),
     ("question", r"(questions?|queries|query|question text|enquiry|the question|customer question|faqs?)"),
 )  # fmt: skip
@@ -193,8 +193,9 @@ def _envelope(
     row: Sequence[Cell], texts: Mapping[Role, str], columns: _Columns, place: Place, found: Found
 ) -> Envelope:
     standard = texts.get("standard", "") or texts.get("advanced", "")
-    others = {name[:100]: _cell(row, at).text.strip() for at, name in columns.names.items()}
-    kept = {name: text for name, text in others.items() if text}
+    taken = set(columns.roles.values())
+    others = [(at, cell.text.strip()) for at, cell in enumerate(row) if at not in taken and not cell.covered_from_left]
+    kept = {columns.names.get(at, f"column {at + 1}")[:100]: text for at, text in others if text}
     added = _stamp(texts.get("added", ""), "added", place, found, kept)
     verified = _stamp(texts.get("verified", ""), "verified", place, found, kept)
     token = texts.get("id", "")

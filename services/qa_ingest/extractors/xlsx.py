@@ -1,0 +1,69 @@
+"""`xlsx_table_v1`: question tables in workbooks, and in text with separators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.qa_ingest.documents import sheets
+from services.qa_ingest.documents.package import Refused
+from services.qa_ingest.documents.sheets import Sheet
+from services.qa_ingest.domain.blocks import Problem
+from services.qa_ingest.domain.envelope import Extracted, Notice, Place, Tally
+from services.qa_ingest.domain.question_tables import Cell, Found, Table, read
+from services.qa_ingest.extractors.base import Extractor, File, FileRejected
+from services.qa_ingest.extractors.text import decode
+
+
+class XlsxTables(Extractor):
+    """See the module."""
+
+    kind = "xlsx_table_v1"
+    version = "1"
+    suffixes: Sequence[str] = (".xlsx", ".xlsm", ".csv", ".tsv")
+
+    def extract(self, file: File) -> Extracted:
+        """Every row of every question table on a sheet that is seen."""
+        try:
+            found = self._read(file)
+        except Refused as error:
+            raise FileRejected(error.code, [Problem(1, error.message)]) from error
+        if not found.pairs and not found.rejects:
+            raise FileRejected("no_tables", [Problem(1, "no sheet that is seen has text in it")])
+        return Extracted(
+            extractor=self.kind,
+            extractor_version=self.version,
+            pairs=tuple(pair.model_copy(update={"extractor": None}) for pair in found.pairs),
+            rejects=tuple(found.rejects),
+            notices=tuple(found.notices),
+            losses=found.tally.losses(),
+        )
+
+    def _read(self, file: File) -> Found:
+        is_text = file.name.casefold().endswith((".csv", ".tsv"))
+        found_sheets = [sheets.separated(decode(file.content))] if is_text else sheets.workbook(file.content)
+        found = Found(Tally(sum(sheet.characters for sheet in found_sheets)))
+        for index, sheet in enumerate(found_sheets):
+            if sheet.hidden:
+                found.tally.rule("hidden_sheet", sheet.characters)
+                place = Place(sheet=sheet.name[:500] or None, table_index=index)
+                found.notices.append(Notice(message="a hidden sheet is left out", place=place))
+            else:
+                read([Table(_grid(sheet), index, sheet=sheet.name[:500] or None)], found)
+        return found
+
+
+def _grid(sheet: Sheet) -> list[list[Cell]]:
+    rows = [[Cell(text) for text in row] for row in sheet.rows]
+    for (top, left), (bottom, right) in sheet.merged:
+        if top >= len(rows) or left >= len(rows[top]):
+            continue
+        text = rows[top][left].text
+        for row in range(top, min(bottom, len(rows) - 1) + 1):
+            for column in range(left, min(right, len(rows[row]) - 1) + 1):
+                if (row, column) != (top, left):
+                    own = len(rows[row][column].text)
+                    rows[row][column] = Cell(text, column > left, row > top, characters=own)
+    return rows
+
+
+XLSX_TABLE = XlsxTables()
