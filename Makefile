@@ -22,7 +22,7 @@ $(UV):
 	$(PYTHON) -m venv $(BOOT)
 	$(BOOT)/bin/python -m pip install --quiet --disable-pip-version-check uv
 
-$(STAMP): $(UV) pyproject.toml uv.lock
+$(STAMP): $(UV) pyproject.toml sdk/pyproject.toml uv.lock
 	# uv brings its own certificates; behind a proxy that signs anew only those of the system are right.
 	$(UV) sync --frozen --quiet || $(UV) sync --frozen --quiet --system-certs
 	@touch $(STAMP)
