@@ -25,6 +25,7 @@ from libs.embedded.folder import MAX_NOTE_BYTES
 from libs.embedded.ports import HOST
 from libs.embedded.server import EmbeddedServer
 from libs.files import read_text
+from libs.postgres import VIGILANCE
 
 ADMIN = "postgres"
 MAJOR = "18"
@@ -41,6 +42,8 @@ SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
+    # For whoever connects otherwise: ours ask for it themselves.
+    **VIGILANCE,
     "password_encryption": "scram-sha-256",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -28,6 +28,7 @@ import asyncpg
 
 from libs.contracts import topology
 from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.postgres import session_settings
 from libs.provisioning.errors import ProvisioningError
 
 Phase = Literal["pre", "post", "all"]
@@ -306,7 +307,9 @@ def _statement(text: str, start: int, end: int) -> Statement:
 
 async def _connect(dsn: str, database: str | None = None) -> asyncpg.Connection:
     try:
-        return await asyncpg.connect(dsn, database=database, timeout=15)
+        return await asyncpg.connect(
+            dsn, database=database, timeout=15, server_settings=session_settings("burnish/migrate")
+        )
     except asyncpg.InvalidCatalogNameError:
         raise
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:

@@ -13,6 +13,7 @@ import asyncpg
 from typing_extensions import TypeVar
 
 from libs.contracts.envelope import Event, EventData
+from libs.postgres import session_settings
 from libs.service_kit import inbox as inbox_table
 from libs.service_kit import outbox as outbox_table
 from libs.service_kit.connection import EVERY_WORKSPACE, ROWS_SEEN, Connection, prepare, see_only, session_lock
@@ -75,7 +76,7 @@ class Database:
             max_size=self._pool_size,
             init=prepare,
             command_timeout=60,
-            server_settings={"application_name": f"burnish/{self.service}", ROWS_SEEN: EVERY_WORKSPACE},
+            server_settings={**session_settings(f"burnish/{self.service}"), ROWS_SEEN: EVERY_WORKSPACE},
         )
 
     async def close(self) -> None:
@@ -163,7 +164,7 @@ class Database:
 
     async def connect_alone(self) -> asyncpg.Connection[asyncpg.Record]:
         """A connection outside the pool, for LISTEN."""
-        return await asyncpg.connect(self._dsn, server_settings={"application_name": f"burnish/{self.service}/listen"})
+        return await asyncpg.connect(self._dsn, server_settings=session_settings(f"burnish/{self.service}/listen"))
 
     async def ping(self) -> None:
         """One round trip. Raises when the database does not answer."""

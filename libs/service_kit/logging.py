@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
+from io import TextIOBase
+from typing import TextIO, cast
 
 import asyncpg
 import structlog
 from pydantic import ValidationError
 
 
+class _Stderr(TextIOBase):
+    """Standard error that never fails: whoever logs is often in trouble already, e.g. since the disk is full."""
+
+    def write(self, text: str, /) -> int:
+        """Write, or leave out."""
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush; what cannot be written now is tried again with what comes next."""
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
 def configure(service: str, level: str = "INFO") -> None:
     """Send structlog and the standard library's loggers to stderr as JSON lines with the service's name."""
+    stderr = cast("TextIO", _Stderr())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -24,7 +43,7 @@ def configure(service: str, level: str = "INFO") -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=stderr),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(service=service)
@@ -36,7 +55,7 @@ def configure(service: str, level: str = "INFO") -> None:
             structlog.processors.JSONRenderer(),
         ],
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]

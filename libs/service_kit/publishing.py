@@ -43,6 +43,7 @@ class Publisher:
     def __init__(self, client: Client, js: JetStreamContext) -> None:
         self._client = client
         self._js = js
+        self.refusal = ""  # why the last message that was not acknowledged was not
 
     async def publish(self, messages: Sequence[Outgoing]) -> set[UUID]:
         """Publish in order, by stream; return the ids of those that were acknowledged."""
@@ -83,6 +84,7 @@ class Publisher:
             sent.update(m.msg_id for m, outcome in zip(chunk, outcomes, strict=True) if outcome is None)
             failed = [outcome for outcome in outcomes if outcome is not None]
             if failed:
+                self.refusal = f"{stream}: {logging.describe(failed[0])}"
                 log.warning("publish.failed", stream=stream, count=len(failed), error=logging.describe(failed[0]))
                 break
         return sent

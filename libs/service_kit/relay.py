@@ -31,6 +31,10 @@ SELECT id, msg_id, subject, body FROM (
 _SENT = "DELETE FROM outbox WHERE id = ANY($1::bigint[])"
 
 
+class NotAcknowledged(ConnectionError):
+    """The bus did not take facts: it is away, a stream is full, or its disk is."""
+
+
 class Relay:
     """Publishes a service's outbox until it is stopped."""
 
@@ -39,6 +43,7 @@ class Relay:
         self._publisher = publisher
         self._wake = asyncio.Event()
         self._stopping = False
+        self.trouble = ""  # why facts wait, since the last time all went well
 
     def wake(self) -> None:
         """There may be something to publish."""
@@ -54,8 +59,9 @@ class Relay:
                     listener = await self._listen()
                 while await self.drain_once():
                     pass
-                wait = POLL_S
+                wait, self.trouble = POLL_S, ""
             except Exception as error:
+                self.trouble = logging.describe(error)
                 log.warning("outbox.relay.waiting", error=logging.describe(error))
                 wait = min(wait * 2, 10.0)
             await self._sleep(wait)
@@ -79,7 +85,8 @@ class Relay:
             faults.point("puback_mark")
             await conn.execute(_SENT, [row["id"] for row in rows if row["msg_id"] in sent])
         if len(sent) < len(rows):
-            raise ConnectionError(f"{len(rows) - len(sent)} of {len(rows)} facts were not acknowledged by the bus")
+            kept = f"{len(rows) - len(sent)} of {len(rows)} facts"
+            raise NotAcknowledged(f"{kept} were not acknowledged by the bus ({self._publisher.refusal})")
         return True
 
     async def _listen(self) -> asyncpg.Connection[asyncpg.Record]:

@@ -260,8 +260,8 @@ class Service:
                 raise
             except Exception as error:
                 # A part of a service that ends for an unknown reason takes the service down, visibly.
-                log.error("service.part_failed", part=name, error=logging.describe(error), exc_info=True)
                 self._fail(name)
+                log.error("service.part_failed", part=name, error=logging.describe(error), exc_info=True)
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
 
@@ -297,7 +297,12 @@ class Service:
         server.should_exit = True
 
     def _all_checks(self) -> dict[str, Check]:
-        checks: dict[str, Check] = {"started": self._check_started, "database": self.db.ping, "bus": self.bus.ping}
+        checks: dict[str, Check] = {
+            "started": self._check_started,
+            "database": self.db.ping,
+            "bus": self.bus.ping,
+            "outbox": self._check_outbox,
+        }
         for consumer in self._consumers.values():
             checks[consumer.name] = self._consumer_check(consumer)
         return {**checks, **self._checks}
@@ -305,6 +310,11 @@ class Service:
     async def _check_started(self) -> None:
         if not self.started.is_set():
             raise RuntimeError("still starting")
+
+    async def _check_outbox(self) -> None:
+        """The connection may be fine and the bus take nothing: a stream is full, or its disk is."""
+        if self._relay is not None and self._relay.trouble:
+            raise RuntimeError(f"facts wait: {self._relay.trouble}")
 
     def _consumer_check(self, consumer: Consumer[Any]) -> Check:
         async def check() -> None:

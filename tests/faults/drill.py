@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -89,8 +89,11 @@ class Result:
         }
 
 
-async def run(plan: Plan, folder: Path) -> Result:
-    """Run the drill in `folder` and count."""
+Trouble = Callable[[RunningInstallation, Plan, Result, asyncio.Task[None]], Awaitable[None]]
+
+
+async def run(plan: Plan, folder: Path, trouble: Trouble | None = None) -> Result:
+    """Run the drill in `folder` and count. `trouble` is what happens while signals are pushed; else processes die."""
     result, started = Result(), monotonic()
     under_fire = folder.with_suffix(".under-fire")
     async with (
@@ -100,7 +103,7 @@ async def run(plan: Plan, folder: Path) -> Result:
         await _register(client)
         under_fire.touch()
         pushing = asyncio.create_task(_push_all(client, plan, result))
-        await _kill(running, plan, result, pushing)
+        await (trouble or _kill)(running, plan, result, pushing)
         await pushing
         under_fire.unlink()
         await _settle(client, result)
