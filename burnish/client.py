@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
-from urllib.parse import urlsplit
+from typing import Any, Self
 
-import httpx
+from burnish_sdk import (
+    BurnishError,
+    Client,
+    ConfigurationError,
+    NoHttp,
+    Options,
+    Problem,
+    Retry,
+    TimedOut,
+    UnexpectedAnswer,
+    Unreachable,
+    address,
+)
 
 from burnish import printer
 from burnish.data_folder import DataFolder
 from burnish.failure import FAILED, NOT_ALLOWED, NOT_FOUND, REFUSED, UNREACHABLE, USAGE, Failure
-from burnish.json_text import NotJson, parsed
 
-API = "/api/refinement"
 TIMEOUT_S = 90.0
 MAX_ANSWER_BYTES = 100_000_000
-TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16000}", re.ASCII)
 CODES = {
     400: USAGE,
     401: NOT_ALLOWED,
@@ -55,12 +61,11 @@ class FieldErrors(Failure):
 
 
 class Gateway:
-    """`BURNISH_URL` with `BURNISH_TOKEN`, or the installation that runs in the data folder."""
+    """`BURNISH_URL` with `BURNISH_TOKEN`, or the installation that runs in the data folder; asked with the SDK."""
 
     def __init__(self, data: Path) -> None:
         self.url, token = _where(data)
         self._client = _client(self.url, token)
-        self._loop = asyncio.Runner()
 
     def __enter__(self) -> Self:
         return self
@@ -68,94 +73,57 @@ class Gateway:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run(self._client.aclose())
-        self._loop.close()
+        self._client.close()
 
     def get(self, path: str, **params: Any) -> Any:
         """GET; parameters that are None are left out."""
-        return self._ask("GET", path, params={name: value for name, value in params.items() if value is not None})
+        return self._ask("GET", path, params=params)
 
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """POST."""
-        return self._ask("POST", path, body, headers=headers)
+        return self._ask("POST", path, body=body, headers=headers)
 
     def put(self, path: str, body: Any) -> Any:
         """PUT."""
-        return self._ask("PUT", path, body)
+        return self._ask("PUT", path, body=body)
 
-    def _ask(self, method: str, path: str, body: Any = None, **request: Any) -> Any:
-        if body is not None:
-            request["headers"] = {**(request.get("headers") or {}), "Content-Type": "application/json"}
-            request["content"] = _document(body)
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
-            answer, whole = self._loop.run(self._answered(method, f"{API}{path}", request))
-        except (TimeoutError, httpx.TimeoutException) as error:
-            raise Failure(f"{self.url} did not answer within {TIMEOUT_S:g} s", code=UNREACHABLE) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Failure(
-                f"{self.url} cannot be reached: {error or type(error).__name__}",
-                "start it with `burnish up`, or set BURNISH_URL",
-                UNREACHABLE,
-            ) from error
-        if not answer.is_success:
-            raise self._refusal(answer, whole)
-        try:
-            return parsed(whole)
-        except NotJson as error:
-            raise Failure(f"{self.url} does not speak like a Burnish gateway: {error}", CHECK_URL) from error
+            return self._client.request(method, path, **request)
+        except BurnishError as error:
+            raise self._failure(error) from error
 
-    async def _answered(self, method: str, path: str, request: dict[str, Any]) -> tuple[httpx.Response, bytes]:
-        """The answer and its body: bounded in size, and as a whole in time, however slowly it comes."""
-        pieces: list[bytes] = []
-        size = 0
-        async with asyncio.timeout(TIMEOUT_S), self._client.stream(method, path, **request) as answer:
-            async for piece in answer.aiter_bytes():
-                size += len(piece)
-                if size > MAX_ANSWER_BYTES:
-                    raise Failure(f"{self.url} answered with more than {MAX_ANSWER_BYTES:,} bytes", CHECK_URL)
-                pieces.append(piece)
-        return answer, b"".join(pieces)
-
-    def _refusal(self, answer: httpx.Response, body: bytes) -> Failure:
-        """problem+json as a message: its detail, or its errors one a line, and whatever else it tells."""
-        status = answer.status_code
-        if status < 400:
-            return Failure(f"{self.url} answered {status} and leads elsewhere", CHECK_URL, UNREACHABLE)
-        code = UNREACHABLE if status in (502, 503, 504) else CODES.get(status, REFUSED if status < 500 else FAILED)
-        problem = _problem(body)
-        if problem is None:
-            return Failure(f"the gateway answered {status} {answer.reason_phrase}", HINTS.get(status, ""), code)
-        if errors := _field_errors(problem.get("errors")):
-            return FieldErrors(errors, code)
-        told = problem.get("detail") or problem.get("title") or f"{status} {answer.reason_phrase}"
-        known = ("type", "title", "status", "detail", "errors", "code")
-        more = ", ".join(f"{key}: {value}" for key, value in problem.items() if key not in known and value is not None)
-        return Failure(str(told), HINTS.get(status) or more, code)
+    def _failure(self, error: BurnishError) -> Failure:
+        match error:
+            case Problem():
+                return _refusal(error)
+            case UnexpectedAnswer():
+                code = UNREACHABLE if error.status in range(300, 400) else FAILED
+                return Failure(f"{self.url} does not speak like a Burnish gateway: {error.reason}", CHECK_URL, code)
+            case NoHttp() | TimedOut():
+                return Failure(str(error), code=UNREACHABLE)
+            case Unreachable():
+                return Failure(str(error), "start it with `burnish up`, or set BURNISH_URL", UNREACHABLE)
+            case _:
+                return Failure(str(error), code=USAGE)
 
 
-def _client(url: str, token: str) -> httpx.AsyncClient:
-    try:
-        return httpx.AsyncClient(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}", "User-Agent": "burnish"},
-            timeout=httpx.Timeout(TIMEOUT_S, connect=5.0),
-        )
-    except (httpx.InvalidURL, OSError, ValueError, ImportError) as error:
-        raise Failure(
-            f"HTTP cannot be set up ({type(error).__name__})",
-            "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
-            UNREACHABLE,
-        ) from error
+def _refusal(problem: Problem) -> Failure:
+    """problem+json as a message: its detail, or its errors one a line, and whatever else it tells."""
+    status = problem.status
+    code = UNREACHABLE if status in (502, 503, 504) else CODES.get(status, REFUSED if status < 500 else FAILED)
+    if problem.errors:
+        return FieldErrors([asdict(error) for error in problem.errors], code)
+    more = ", ".join(f"{key}: {value}" for key, value in problem.extra.items())
+    return Failure(problem.detail, HINTS.get(status) or more, code)
 
 
-def _document(body: Any) -> bytes:
-    """What is sent. Whoever made it has looked at it; this is the last look."""
-    try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (ValueError, RecursionError) as error:
-        raise Failure(
-            "it cannot be sent: a text, a number or its depth is not one that JSON takes", code=USAGE
-        ) from error
+def _client(url: str, token: str) -> Client:
+    """Each verb asks once: whoever typed it sees at once what is wrong, and may ask again."""
+    options = Options(
+        timeout_s=TIMEOUT_S, max_answer_bytes=MAX_ANSWER_BYTES, retry=Retry(attempts=1), user_agent="burnish"
+    )
+    return Client(url, token, options)
 
 
 def _where(data: Path) -> tuple[str, str]:
@@ -182,49 +150,22 @@ def _where(data: Path) -> tuple[str, str]:
 
 
 def _checked_url(url: str) -> str:
-    """The URL without a last slash. What is wrong is said without the URL where it may hold a password."""
+    """The URL without a last slash. What is wrong is said without the URL, which may hold a password."""
     try:
-        parts = urlsplit(url)
-        port = parts.port
-        httpx.URL(url)
-    except (ValueError, httpx.InvalidURL) as error:
-        _no_url(f"it is no URL ({error})" if "@" not in url else "it is no URL")
-    if parts.username is not None or parts.password is not None:
-        _no_url("it holds a name or a password; leave it out, BURNISH_TOKEN says who you are")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        _no_url("it begins with http:// or https:// and a host")
-    if port == 0:
-        _no_url("its port is between 1 and 65535")
-    if parts.query or parts.fragment or any(character.isspace() for character in url):
-        _no_url("it ends with the host, the port, or the path before /api")
-    return url.rstrip("/")
-
-
-def _no_url(why: str) -> NoReturn:
-    raise Failure(f"BURNISH_URL cannot be used: {why}", "a URL such as http://127.0.0.1:8320 was expected", USAGE)
+        return address.base_url(url)
+    except ConfigurationError as error:
+        hint = "a URL such as http://127.0.0.1:8320 was expected"
+        raise Failure(f"BURNISH_URL cannot be used: {error.reason}", hint, USAGE) from error
 
 
 def _checked_token(token: str, name: str) -> str:
     """The token, if a header can carry it. It is never shown."""
     printer.keep_secret(token)
-    if not TOKEN.fullmatch(token):
+    try:
+        return address.token(token)
+    except ConfigurationError as error:
         raise Failure(
             f"{name} is no token: it has characters that no token has, or too many",
             "set it to one line of letters, digits and . _ - as `burnish token` prints it",
             NOT_ALLOWED,
-        )
-    return token
-
-
-def _problem(body: bytes) -> dict[str, Any] | None:
-    try:
-        problem = parsed(body)
-    except NotJson:
-        return None
-    return problem if isinstance(problem, dict) else None
-
-
-def _field_errors(errors: Any) -> list[dict[str, str]]:
-    if not isinstance(errors, list):
-        return []
-    return [{str(key): str(value) for key, value in one.items()} for one in errors if isinstance(one, dict)]
+        ) from error

@@ -10,12 +10,12 @@ from pathlib import Path
 from time import monotonic
 
 import click
+from burnish_sdk import AsyncClient, BurnishError, Options
 
 from burnish import printer
 from burnish.commands.verbs import Verb
 from burnish.demo import dataset as datasets
 from burnish.demo.dataset import Dataset, DatasetError
-from burnish.demo.gateway import GatewayError, HttpGateway, connect
 from burnish.demo.loop import Demo, DemoError, Outcome
 from burnish.demo.progress import Bars
 from burnish.demo.report import document, show
@@ -46,7 +46,7 @@ def demo(dataset: Path | None, proposals: int, data: Path | None, keep: bool, as
         raise Failure(str(error), code=2) from error
     try:
         asyncio.run(_run(chosen, proposals, data and data.absolute(), keep, as_json))
-    except (DemoError, GatewayError) as error:
+    except (DemoError, BurnishError) as error:
         raise Failure(str(error)) from error
     except asyncio.CancelledError:  # SIGTERM
         remark("stopped")
@@ -81,9 +81,10 @@ async def _run(chosen: Dataset, proposals: int, data: Path | None, keep: bool, a
 
 async def _loop(chosen: Dataset, proposals: int, running: RunningInstallation, repository: Path, bars: Bars) -> Outcome:
     assert running.platform_admin_dsn is not None
-    async with connect(running.url, running.token(subject="demo-admin")) as client:
+    patient = Options(timeout_s=60, trust_env=False)
+    async with AsyncClient(running.url, running.token(subject="demo-admin"), patient) as client:
         return await Demo(
-            gateway=HttpGateway(client),
+            gateway=client,
             dataset=chosen,
             repository=repository,
             platform_dsn=running.platform_admin_dsn,

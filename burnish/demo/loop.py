@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
+from burnish_sdk import AsyncClient, LivePrompt, NotFound
+
 from burnish.demo import platform, repository
 from burnish.demo.dataset import Dataset, suite_document
 from burnish.demo.platform import Production
@@ -23,19 +25,6 @@ Json = dict[str, Any]
 
 class DemoError(Exception):
     """The loop stopped somewhere; the text says where and what was seen last."""
-
-
-class Gateway(Protocol):
-    """The gateway's API. Raises on anything but success, with the problem's own words."""
-
-    async def get(self, path: str, **params: Any) -> Any:
-        """GET."""
-
-    async def post(self, path: str, body: Json | None = None) -> Any:
-        """POST."""
-
-    async def put(self, path: str, body: Json) -> Any:
-        """PUT."""
 
 
 class Progress(Protocol):
@@ -67,7 +56,7 @@ class Outcome:
 class Demo:
     """The parts of one demonstration."""
 
-    gateway: Gateway
+    gateway: AsyncClient
     dataset: Dataset
     repository: Path
     platform_dsn: str
@@ -77,7 +66,7 @@ class Demo:
     @property
     def base(self) -> str:
         """The path of the touchpoint in the API."""
-        return f"/api/refinement/touchpoints/{self.dataset.touchpoint_id}"
+        return f"/touchpoints/{self.dataset.touchpoint_id}"
 
     # --- the steps, in order ----------------------------------------------------------------------------------
 
@@ -97,7 +86,7 @@ class Demo:
             production=production,
             counts=await self.counts(),
             patterns=await self.patterns(),
-            proposals=[await self.gateway.get(f"/api/refinement/proposals/{p['proposal_id']}") for p in proposals],
+            proposals=[await self._get(f"/proposals/{p['proposal_id']}") for p in proposals],
             runs=runs,
             activated=activated,
             rolled_back=rolled_back,
@@ -109,22 +98,22 @@ class Demo:
         """Make the repository, register the touchpoint and its suite."""
         self.progress.step("Registering the touchpoint and its gold standard")
         repository.make(self.repository, self.dataset.prompt_path, self.dataset.prompt)
-        await self.gateway.put("/api/refinement/touchpoints", {"touchpoints": [self._touchpoint()]})
+        await self._put("/touchpoints", {"touchpoints": [self._touchpoint()]})
         await self._until("the suite is imported", self._import_suite)
 
     async def produce(self) -> Production:
         """Let the offline model answer production traffic with the live prompt; users object to wrong answers."""
         self.progress.step("Answering production traffic", len(self.dataset.traffic))
-        live = await self.gateway.get(f"{self.base}/live")
-        prompt = live["parts"][0]["text"]
+        live = await self.gateway.prompts.live(self.dataset.touchpoint_id)
+        prompt = live.parts[0].text
         answers = await platform.answer_traffic(ModelPool(), self.dataset.touchpoint_id, prompt, self.dataset.traffic)
         self.progress.at(len(answers))
-        return await platform.record(self.platform_dsn, answers, live["version_ref"])
+        return await platform.record(self.platform_dsn, answers, live.version_ref)
 
     async def scan(self, production: Production) -> None:
         """Ask for a scan and wait until every flag and every uncertain item is a stored signal."""
         self.progress.step("Scanning the platform for signals", production.signals)
-        await self.gateway.post(f"{self.base}/scan")
+        await self._post(f"{self.base}/scan")
 
         async def all_stored() -> bool:
             stored = int((await self.counts())["stored"])
@@ -142,7 +131,7 @@ class Demo:
             return int(status["detector"]["signals"]) >= int(counts["stored"])
 
         await self._until("the detector has every signal", projected)
-        request = await self.gateway.post(f"{self.base}/detect")
+        request = await self._post(f"{self.base}/detect")
 
         async def run_done() -> bool:
             detector = (await self.status())["detector"]
@@ -161,9 +150,7 @@ class Demo:
         found: dict[str, Json] = {}
 
         async def all_decided() -> bool:
-            listed = await self.gateway.get(
-                "/api/refinement/proposals", touchpoint_id=self.dataset.touchpoint_id, limit=500
-            )
+            listed = await self._get("/proposals", touchpoint_id=self.dataset.touchpoint_id, limit=500)
             found.clear()
             found.update({p["pattern_id"]: p for p in listed["proposals"] if p["pattern_id"] in wanted})
             self.progress.at(len(found))
@@ -181,7 +168,7 @@ class Demo:
         self.progress.step("Measuring proposals against the gold standard", cases)
         run_ids = {}
         for proposal in proposals:
-            asked = await self.gateway.post(f"/api/refinement/proposals/{proposal['proposal_id']}/ab")
+            asked = await self._post(f"/proposals/{proposal['proposal_id']}/ab")
             run_ids[proposal["proposal_id"]] = asked["run_id"]
         reports: dict[str, Json] = {}
 
@@ -200,21 +187,21 @@ class Demo:
         """Approve the best proposal as the admin, merge its branch as the person, wait for the confirmation."""
         self.progress.step("Approving and activating the best proposal (the demo plays the admin)")
         proposal_id = best["proposal_id"]
-        before = await self.gateway.get(f"{self.base}/live")
+        before = await self.gateway.prompts.live(self.dataset.touchpoint_id)
 
         async def in_review() -> bool:
             # The outcome of the run reaches the proposal as an event, a moment after the report can be read.
-            return (await self.gateway.get(f"/api/refinement/proposals/{proposal_id}"))["ab"] is not None
+            return (await self._get(f"/proposals/{proposal_id}"))["ab"] is not None
 
         await self._until("the proposal knows its A/B run", in_review)
-        await self.gateway.post(
-            f"/api/refinement/proposals/{proposal_id}/approve",
+        await self._post(
+            f"/proposals/{proposal_id}/approve",
             {"content_sha256": best["content_sha256"], "reason": "best lower bound of the demo's A/B runs"},
         )
         branch: list[str] = []
 
         async def on_a_branch() -> bool:
-            intents = (await self.gateway.get(f"{self.base}/intents"))["intents"]
+            intents = (await self._get(f"{self.base}/intents"))["intents"]
             mine = [i for i in intents if i.get("proposal_id") == proposal_id]
             if mine and mine[0]["state"] == "failed":
                 raise DemoError(f"the change could not be committed: {mine[0].get('error')}")
@@ -223,31 +210,31 @@ class Demo:
 
         await self._until("the change is on a branch", on_a_branch)
         commit = repository.merge(self.repository, branch[0])
-        await self.gateway.post(f"{self.base}/confirm")
+        await self._post(f"{self.base}/confirm")
         live = await self._live_with(best["content_sha256"])
         entry = next(e for e in reversed(await self.ledger()) if e["kind"] in ("confirmed", "activated"))
         return {
             "proposal_id": proposal_id,
-            "version_ref": live["version_ref"],
-            "content_sha256": live["content_sha256"],
-            "from": before["version_ref"],
-            "from_sha256": before["content_sha256"],
+            "version_ref": live.version_ref,
+            "content_sha256": live.content_sha256,
+            "from": before.version_ref,
+            "from_sha256": before.content_sha256,
             "commit": commit,
             "branch": branch[0],
-            "confirmed_by": str(entry["detail"].get("confirmed_by") or f"hash {live['content_sha256']}"),
+            "confirmed_by": str(entry["detail"].get("confirmed_by") or f"hash {live.content_sha256}"),
         }
 
     async def roll_back(self, activated: Json) -> Json:
         """Ask for a rollback, apply its patch as the person, wait for the confirmation."""
         self.progress.step("Rolling back")
-        asked = await self.gateway.post(f"{self.base}/rollback", {"reason": "the demo shows that it can be undone"})
+        asked = await self._post(f"{self.base}/rollback", {"reason": "the demo shows that it can be undone"})
         plan = asked["proposal"]
         commit = repository.apply_patch(self.repository, plan["diff"], "Roll back the prompt")
-        await self.gateway.post(f"{self.base}/confirm")
+        await self._post(f"{self.base}/confirm")
         live = await self._live_with(activated["from_sha256"])
         return {
             "from": activated["version_ref"],
-            "to": live["version_ref"],
+            "to": live.version_ref,
             "commit": commit,
             "drifted": bool(plan["drift"]["drifted"]),
         }
@@ -256,52 +243,58 @@ class Demo:
 
     async def counts(self) -> Json:
         """The touchpoint's signal counts."""
-        counts = (await self.gateway.get("/api/refinement/signals/counts"))["counts"]
-        mine: list[Json] = [c for c in counts if c["touchpoint_id"] == self.dataset.touchpoint_id]
+        counts = (await self.gateway.signals.counts()).counts
+        mine: list[Json] = [c.model_dump() for c in counts if c.touchpoint_id == self.dataset.touchpoint_id]
         return mine[0] if mine else {"stored": 0, "unprocessed": 0, "rejected": 0}
 
     async def status(self) -> Json:
         """The touchpoint's status."""
-        found: Json = await self.gateway.get(f"{self.base}/status")
+        found: Json = await self._get(f"{self.base}/status")
         return found
 
     async def patterns(self) -> list[Json]:
         """The touchpoint's patterns, highest score first."""
-        found: list[Json] = (await self.gateway.get(f"{self.base}/patterns", limit=500))["patterns"]
+        found: list[Json] = (await self._get(f"{self.base}/patterns", limit=500))["patterns"]
         return found
 
     async def ledger(self) -> list[Json]:
         """The touchpoint's ledger, oldest line first."""
-        found = await self.gateway.get("/api/refinement/ledger", touchpoint_id=self.dataset.touchpoint_id)
+        found = await self._get("/ledger", touchpoint_id=self.dataset.touchpoint_id)
         entries: list[Json] = sorted(found["entries"], key=lambda entry: int(entry["seq"]))
         return entries
+
+    async def _get(self, path: str, **params: Any) -> Any:
+        return await self.gateway.request("GET", path, params=params)
+
+    async def _post(self, path: str, body: Json | None = None) -> Any:
+        return await self.gateway.request("POST", path, body=body)
+
+    async def _put(self, path: str, body: Json) -> Any:
+        return await self.gateway.request("PUT", path, body=body)
 
     # --- parts ------------------------------------------------------------------------------------------------
 
     async def _import_suite(self) -> bool:
         """The suite can only be taken once the registration has reached the A/B runner."""
-        imported = await self.gateway.put(f"{self.base}/suite", suite_document(self.dataset))
+        imported = await self._put(f"{self.base}/suite", suite_document(self.dataset))
         return bool(imported["test_cases"] == self.dataset.gold)
 
     async def _report(self, run_id: str) -> Json:
         try:
-            found: Json = await self.gateway.get(f"/api/refinement/ab/{run_id}")
-        except Exception as error:
-            if getattr(error, "status", None) == 404:  # said, and not heard yet
-                return {"status": "queued", "cases_done": 0, "cases_total": 0}
-            raise
+            found: Json = await self._get(f"/ab/{run_id}")
+        except NotFound:  # asked for, and not heard yet
+            return {"status": "queued", "cases_done": 0, "cases_total": 0}
         return found
 
-    async def _live_with(self, content_sha256: str) -> Json:
-        live: Json = {}
+    async def _live_with(self, content_sha256: str) -> LivePrompt:
+        live: list[LivePrompt] = []
 
         async def there() -> bool:
-            live.clear()
-            live.update(await self.gateway.get(f"{self.base}/live"))
-            return bool(live["content_sha256"] == content_sha256)
+            live[:] = [await self.gateway.prompts.live(self.dataset.touchpoint_id)]
+            return live[0].content_sha256 == content_sha256
 
         await self._until("the merged text is live", there)
-        return live
+        return live[0]
 
     async def _until(self, what: str, condition: Callable[[], Awaitable[bool]], poll_s: float = POLL_S) -> None:
         try:

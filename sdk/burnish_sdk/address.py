@@ -40,4 +40,4 @@ def token(value: str) -> str:
 
 
 def _no_url(why: str) -> NoReturn:
-    raise ConfigurationError(f"the base URL cannot be used: {why}; one such as http://127.0.0.1:8320 was expected")
+    raise ConfigurationError(f"the base URL cannot be used: {why}; one such as http://127.0.0.1:8320 was expected", why)

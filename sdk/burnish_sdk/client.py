@@ -327,8 +327,8 @@ class _Running:
     def _begun(self) -> tuple[AsyncClient, asyncio.AbstractEventLoop]:
         with self._lock:
             if self._client is None or self._loop is None:
+                self._client = self._make()  # first: where it raises there is no loop to close
                 self._loop = asyncio.new_event_loop()
-                self._client = self._make()
                 self.known = self._client._cache.known
                 self._thread = threading.Thread(target=self._loop.run_forever, name="burnish-sdk", daemon=True)
                 self._thread.start()

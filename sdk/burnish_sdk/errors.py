@@ -11,7 +11,15 @@ class BurnishError(Exception):
 
 
 class ConfigurationError(BurnishError, ValueError):
-    """The base URL, the token or an argument cannot be used. Nothing was sent."""
+    """The base URL, the token or an argument cannot be used. Nothing was sent. `reason` is the part that says why."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
+class NoHttp(ConfigurationError):
+    """HTTP cannot be set up in this process: the variables that name proxies or certificates are not right."""
 
 
 class Unreachable(BurnishError):

@@ -20,6 +20,7 @@ from burnish_sdk.errors import (
     BurnishError,
     ConfigurationError,
     FieldError,
+    NoHttp,
     TimedOut,
     UnexpectedAnswer,
     Unreachable,
@@ -109,7 +110,8 @@ class Transport:
         except httpx.HTTPError as error:
             if isinstance(error, httpx.ConnectError):
                 sent.sent = False
-            raise Unreachable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from None
+            reason = str(error) or type(error).__name__
+            raise Unreachable(f"{self.url} cannot be reached: {reason}") from None
         if 200 <= answer.status < 300 or (answer.status == 304 and "If-None-Match" in operation.headers):
             if answer.body or answer.status not in (204, 304):
                 _require_json(answer)
@@ -168,12 +170,13 @@ def _http(url: str, options: Options) -> httpx.AsyncClient:
         )
     except (httpx.InvalidURL, OSError, ValueError, ImportError) as error:
         names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE, SSL_CERT_DIR"
-        raise ConfigurationError(f"HTTP cannot be set up ({type(error).__name__}): check {names}") from None
+        raise NoHttp(f"HTTP cannot be set up here ({type(error).__name__}): check {names}") from None
 
 
 def _require_json(answer: Answer) -> None:
+    """It says that it is JSON, or does not say what it is."""
     kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    if kind not in ("", "application/json") and not kind.endswith("+json"):
         raise UnexpectedAnswer("its content type is not JSON", status=answer.status)
 
 
@@ -183,7 +186,7 @@ def _refusal(answer: Answer) -> BurnishError:
     if status < 400:
         return UnexpectedAnswer("it leads elsewhere", status=status)
     told = _object(answer.body)
-    if told is None or not any(key in told for key in ("detail", "title", "code")):
+    if told is None or not any(key in told for key in ("detail", "title", "code", "errors")):
         told = {}
     detail = told.get("detail") or told.get("title") or f"the gateway answered {status}"
     return kind_of(status)(

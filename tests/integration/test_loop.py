@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from burnish_sdk import AsyncClient, Options
 
 from burnish.demo import dataset as datasets
 from burnish.demo import repository
-from burnish.demo.gateway import HttpGateway, connect
 from burnish.demo.loop import Demo, Outcome
 from burnish.demo.report import document
 from burnish.supervisor import running_installation
@@ -59,23 +59,27 @@ async def _run(folder: Path) -> Seen:
     place = folder / "repository"
     async with running_installation(folder / "installation", repositories=[place]) as running:
         assert running.platform_admin_dsn
-        async with connect(running.url, running.token(subject="tester")) as client:
-            gateway = HttpGateway(client)
-            demo = Demo(gateway, chosen, place, running.platform_admin_dsn, Silent(), proposals=6)
+        patient = Options(timeout_s=60, trust_env=False)
+        async with AsyncClient(running.url, running.token(subject="tester"), patient) as client:
+
+            async def get(path: str, **params: Any) -> Any:
+                return await client.request("GET", path, params=params)
+
+            demo = Demo(client, chosen, place, running.platform_admin_dsn, Silent(), proposals=6)
             outcome = await demo.run()
-            base = f"/api/refinement/touchpoints/{chosen.touchpoint_id}"
+            base = f"/touchpoints/{chosen.touchpoint_id}"
             proposals = {p["proposal_id"]: p for p in outcome.proposals}
             return Seen(
                 dataset=chosen,
                 outcome=outcome,
                 result=document(chosen, outcome),
-                patterns=(await gateway.get(f"{base}/patterns", limit=500))["patterns"],
-                proposals={i: await gateway.get(f"/api/refinement/proposals/{i}") for i in proposals},
-                runs={i: await gateway.get(f"/api/refinement/ab/{r['run_id']}") for i, r in outcome.runs.items()},
-                ledger=(await gateway.get("/api/refinement/ledger", limit=500))["entries"],
-                intact=(await gateway.get("/api/refinement/ledger/verify"))["intact"],
-                live=await gateway.get(f"{base}/live"),
-                counts=(await gateway.get("/api/refinement/signals/counts"))["counts"][0],
+                patterns=(await get(f"{base}/patterns", limit=500))["patterns"],
+                proposals={i: await get(f"/proposals/{i}") for i in proposals},
+                runs={i: await get(f"/ab/{r['run_id']}") for i, r in outcome.runs.items()},
+                ledger=(await get("/ledger", limit=500))["entries"],
+                intact=(await get("/ledger/verify"))["intact"],
+                live=await get(f"{base}/live"),
+                counts=(await get("/signals/counts"))["counts"][0],
                 repository=place,
                 repository_text=(place / chosen.prompt_path).read_text(),
             )

@@ -26,6 +26,7 @@ from burnish_sdk import (
     ConfigurationError,
     Conflict,
     Invalid,
+    NoHttp,
     NotAllowed,
     NotFound,
     Options,
@@ -491,6 +492,19 @@ def test_a_client_can_be_closed_twice_and_used_by_many_threads(fake: Fake) -> No
     client.close()
     client.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "burnish-sdk"]
+
+
+def test_a_proxy_that_is_none_is_told(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://x")
+    with Client(fake.url, TOKEN) as client, pytest.raises(NoHttp, match="check HTTP_PROXY"):
+        client.signals.counts()
+    with Client(fake.url, TOKEN, Options(trust_env=False)) as client:
+        assert client.request("GET", "/things") == {}
+
+
+def test_a_type_that_is_not_told_is_no_type_that_is_wrong(fake: Fake, client: Client) -> None:
+    fake.reply = lambda _: Reply({"a": 1}, headers={"Content-Type": ""})
+    assert client.request("GET", "/things") == {"a": 1}
 
 
 async def test_a_call_that_is_cancelled_ends(fake: Fake) -> None:
