@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+
+from libs.contracts.text import STORABLE, Label
 
 EVENT_NAMESPACE = UUID("6f1d3a52-6a0e-5c39-9a55-6d5c2a4c0b17")
 SCHEMA_BASE = "burnish:schema/"
 MAX_EVENT_BYTES = 1024 * 1024
+
+
+SpecVersion = Annotated[str, StringConstraints(pattern=r"^1\.0$"), STORABLE]
 
 
 class Frozen(BaseModel):
@@ -46,17 +51,17 @@ def event_id(data: EventData) -> UUID:
 class Event(Frozen, Generic[DataT]):
     """One event as it stands on the bus. `type` equals the NATS subject."""
 
-    specversion: str = Field(default="1.0", pattern=r"^1\.0$")
+    specversion: SpecVersion = "1.0"
     id: UUID
-    source: str
-    type: str
-    subject: str | None = None
+    source: Label
+    type: Label
+    subject: Label | None = None
     time: datetime
-    datacontenttype: str = "application/json"
-    dataschema: str
+    datacontenttype: Label = "application/json"
+    dataschema: Label
     correlationid: UUID
     causationid: UUID | None = None
-    traceparent: str | None = None
+    traceparent: Label | None = None
     data: DataT
 
     @model_validator(mode="after")

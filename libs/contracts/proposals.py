@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
+from libs.contracts.text import Diff
 from libs.contracts.vocabulary import (
     LongText,
     Name,
@@ -96,7 +97,7 @@ class ProposalDetail(ProposalSummary):
 
     hunks: tuple[Hunk, ...]
     parts: tuple[PromptPart, ...]
-    diff: str = Field(description="unified diff from the base text to the proposed text")
+    diff: Diff = Field(description="unified diff from the base text to the proposed text")
     rationale: LongText
     expected_impact: tuple[ExpectedImpact, ...] = ()
     risks: tuple[ShortText, ...] = ()

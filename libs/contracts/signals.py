@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Annotated
 from uuid import UUID, uuid5
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from libs.contracts.envelope import EVENT_NAMESPACE, EventData, Frozen
+from libs.contracts.text import STORABLE, storable
 from libs.contracts.vocabulary import (
     ActorKind,
     LongText,
@@ -21,7 +22,7 @@ from libs.contracts.vocabulary import (
 )
 
 MAX_PAYLOAD_BYTES = 65_536
-SourceKey = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+SourceKey = Annotated[str, StringConstraints(min_length=1, max_length=500), STORABLE]
 _as_json = json.JSONEncoder(default=str).encode  # json.dumps would build one a call
 
 
@@ -62,10 +63,15 @@ class SignalPayload(Frozen):
     case_id: Name | None = None
 
     @model_validator(mode="after")
-    def _is_bounded(self) -> SignalPayload:
-        size = len(_as_json(self.model_dump(mode="json")))
-        if size > MAX_PAYLOAD_BYTES:
-            raise ValueError(f"payload is {size} bytes, the limit is {MAX_PAYLOAD_BYTES}")
+    def _is_bounded_and_storable(self) -> SignalPayload:
+        written = _as_json(self.model_dump(mode="json"))
+        if len(written) > MAX_PAYLOAD_BYTES:
+            raise ValueError(f"payload is {len(written)} bytes, the limit is {MAX_PAYLOAD_BYTES}")
+        extra = self.__pydantic_extra__
+        if extra and ("\\u0000" in written or "\\ud" in written):  # NUL, or a half or whole pair: worth a look
+            clean = {name: item for name, item in storable(extra).items() if name not in SignalPayload.model_fields}
+            extra.clear()
+            extra.update(clean)
         return self
 
 
@@ -81,11 +87,6 @@ class SignalFields(EventData):
     actor_kind: ActorKind
     version_ref: VersionRef | None = None
     source_key: SourceKey
-
-    @field_validator("touchpoint_id", mode="before")
-    @classmethod
-    def _no_nul(cls, value: object) -> object:
-        return value.replace("\x00", "") if isinstance(value, str) else value
 
     @property
     def signal_id(self) -> UUID:

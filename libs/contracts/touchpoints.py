@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from libs.contracts.envelope import Frozen
+from libs.contracts.text import STORABLE, JsonObject
 from libs.contracts.vocabulary import Adapter, Name, PromptText, Scope, ShortText, TouchpointId
 
-RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Branch = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200), STORABLE]
+RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=500), STORABLE]
 
 
 class Strict(Frozen):
@@ -23,8 +25,10 @@ class Storage(Strict):
     """Where the prompt lives. `skill_file` needs repository, branch and paths; `feed_prompts` an initial text."""
 
     adapter: Adapter
-    repository: Annotated[str, StringConstraints(max_length=1000)] | None = None
-    branch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200)] = "main"
+    repository: Annotated[str, StringConstraints(max_length=1000), STORABLE] | None = None
+    branch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200), STORABLE] = (
+        "main"
+    )
     paths: tuple[RelativePath, ...] = ()
     initial_text: PromptText | None = None
     post_apply: tuple[ShortText, ...] = ()
@@ -42,7 +46,7 @@ class SignalSource(Strict):
     """One scanner of a touchpoint with its options, e.g. `{scanner: low_confidence, threshold: 0.5}`."""
 
     scanner: Name
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: JsonObject = Field(default_factory=dict)
     every_s: float = Field(default=60.0, ge=1.0, le=86_400.0)
 
 
@@ -71,7 +75,7 @@ class ModelSettings(Strict):
 
     provider: Name = "offline"
     name: Name = "offline"
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: JsonObject = Field(default_factory=dict)
 
 
 class Approvals(Strict):

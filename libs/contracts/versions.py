@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
+from libs.contracts.text import JsonObject
 from libs.contracts.vocabulary import Adapter, Name, Sha256, ShortText, TouchpointId, VersionRef
 
 
@@ -38,6 +39,6 @@ class LedgerEntry(Frozen):
     by: Name
     reason: ShortText = ""
     at: AwareDatetime
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: JsonObject = Field(default_factory=dict)
     previous_sha256: Sha256
     entry_sha256: Sha256

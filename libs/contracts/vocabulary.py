@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
+from libs.contracts.text import STORABLE
+
 SignalType = Literal["flag", "eval_regression", "governance_finding", "low_confidence", "human_edit"]
 Severity = Literal["critical", "high", "medium", "low"]
 ActorKind = Literal["human", "machine"]
@@ -32,13 +34,13 @@ ProposalState = Literal[
 ]
 RejectReason = Literal["invalid", "unknown_touchpoint", "scope", "unresolvable", "bad_signals"]
 
-TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,119}$")]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-ShortText = Annotated[str, StringConstraints(max_length=2_000)]
-LongText = Annotated[str, StringConstraints(max_length=20_000)]
-PromptText = Annotated[str, StringConstraints(max_length=262_144)]
-VersionRef = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,119}$"), STORABLE]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
+ShortText = Annotated[str, StringConstraints(max_length=2_000), STORABLE]
+LongText = Annotated[str, StringConstraints(max_length=20_000), STORABLE]
+PromptText = Annotated[str, StringConstraints(max_length=262_144), STORABLE]
+VersionRef = Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$"), STORABLE]
 
 # --- names that come with what they name ------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from libs.contracts.text import STORABLE, JsonObject
 
 Task = Literal["classify", "propose"]
 
@@ -45,8 +47,8 @@ class ModelReply(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    text: str
-    data: dict[str, Any] | None
+    text: Annotated[str, STORABLE]
+    data: JsonObject | None
     usage: Usage
     model: str
     provider: str

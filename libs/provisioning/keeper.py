@@ -190,7 +190,7 @@ class Keeper:
             stream_seq=advisory.stream_seq,
             deliveries=advisory.deliveries,
             reason=advisory.reason,
-            headers={_plain(name): _plain(value) for name, value in (found.headers or {}).items()},
+            headers={_plain(name)[:200]: _plain(value)[:20_000] for name, value in (found.headers or {}).items()},
             body=b64encode(found.data or b""),
         )
         try:

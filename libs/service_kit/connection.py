@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,15 +50,7 @@ async def session_lock(conn: AnyConnection, key: str | int, *, wait: bool = True
 async def prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     """Make JSON columns take and give Python values."""
     for kind in ("json", "jsonb"):
-        await conn.set_type_codec(kind, encoder=_encode_json, decoder=json.loads, schema="pg_catalog")
+        await conn.set_type_codec(kind, encoder=_to_json, decoder=json.loads, schema="pg_catalog")
 
 
 _to_json = json.JSONEncoder(default=str, allow_nan=False).encode  # json.dumps would build one a value
-# An escaped NUL, after an even number of backslashes only: `\\\\u0000` is a backslash and five typed letters.
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-
-
-def _encode_json(value: object) -> str:
-    # NUL is valid in JSON and in Python strings, and is the one character that jsonb cannot hold.
-    encoded = _to_json(value)
-    return _NUL.sub(r"\1", encoded) if "\\u0000" in encoded else encoded

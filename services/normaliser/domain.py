@@ -77,9 +77,8 @@ class Judged:
 
     @property
     def source_key(self) -> str:
-        """The natural key as it can be stored: Postgres has no place for NUL."""
-        key = self.newest.data.source_key
-        return key if "\x00" not in key else f"invalid:{self.signal_id}"
+        """The natural key."""
+        return self.newest.data.source_key
 
 
 def normalise(
@@ -121,9 +120,6 @@ def misfit(workspace_id: UUID | None, scope: Scope | None) -> Reject | None:
 
 
 def _flaw(signal: SignalObservedV1, now: datetime) -> str | None:
-    for field in ("source_key", "actor_id", "version_ref"):
-        if "\x00" in (getattr(signal, field) or ""):
-            return f"{field} holds a NUL character"
     if signal.observed_at > now + CLOCK_SKEW:
         return "observed_at is more than an hour in the future"
     if signal.observed_at < EARLIEST:

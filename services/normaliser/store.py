@@ -113,9 +113,9 @@ async def save(conn: Connection, judged: Sequence[Judged]) -> list[Outcome]:
         [one.severity for one in judged],
         [one.evidence_ref.model_dump(exclude_none=True) for one in signals],
         [_payload(one) for one in judged],
-        [_text(one.actor_id) for one in signals],
+        [one.actor_id for one in signals],
         [one.actor_kind for one in signals],
-        [_text(one.version_ref) if one.version_ref else None for one in signals],
+        [one.version_ref for one in signals],
         [one.source_key for one in judged],
         [one.first_seen for one in judged],
         [one.last_seen for one in judged],
@@ -143,10 +143,6 @@ def _payload(one: Judged) -> dict[str, Any]:
         # Another key may hold the very thing that cannot be stored; the contract's own keys always can be.
         return payload.model_dump(exclude_none=True, include=set(SignalPayload.model_fields))
     return payload.model_dump(exclude_none=True)
-
-
-def _text(value: str) -> str:
-    return value.replace("\x00", "") or "-"
 
 
 _MARK_PROCESSED = """

@@ -68,11 +68,8 @@ class Signal:
 
 
 def embedded_text(text: str, reason: str) -> str:
-    """The text that is embedded for a signal: the input and, on a line of its own, the reason; either may be missing.
-
-    NUL is left out, as it is not stored either.
-    """
-    parts = (part.replace("\x00", "").strip() for part in (text, reason))
+    """The text that is embedded for a signal: the input and, on a line of its own, the reason, where there are any."""
+    parts = (part.strip() for part in (text, reason))
     return "\n".join(part for part in parts if part)
 
 

@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from libs.contracts.prompts import PromptPart
 from libs.contracts.proposals import ExpectedImpact, Hunk
+from libs.contracts.text import STORABLE
 from services.proposal import hunks as hunk_rules
 from services.proposal.hunks import HunkError
 
 MAX_HUNKS = 20
 MAX_ADDED_CHARS = 20_000
-Passage = Annotated[str, StringConstraints(max_length=20_000)]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+Passage = Annotated[str, StringConstraints(max_length=20_000), STORABLE]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000), STORABLE]
 
 
 class ReplyError(Exception):
@@ -35,8 +36,8 @@ class _Strict(BaseModel):
 class WrittenHunk(_Strict):
     """One replaced passage; `signal_ids` are the pieces of evidence that argue for it."""
 
-    path: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    before: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+    path: Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
+    before: Annotated[str, StringConstraints(min_length=1, max_length=20_000), STORABLE]
     after: Passage
     signal_ids: tuple[UUID, ...] = Field(min_length=1, max_length=50)
 
@@ -44,7 +45,7 @@ class WrittenHunk(_Strict):
 class WrittenImpact(_Strict):
     """A prediction for one metric."""
 
-    metric: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    metric: Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
     direction: Literal["increase", "decrease"]
     magnitude: Literal["small", "medium", "large"]
     confidence: float = Field(ge=0.0, le=1.0)
@@ -54,10 +55,10 @@ class Written(_Strict):
     """A whole reply. No hunks mean that there is nothing to propose, and the rationale says why."""
 
     hunks: tuple[WrittenHunk, ...] = Field(max_length=MAX_HUNKS)
-    rationale: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+    rationale: Annotated[str, StringConstraints(min_length=1, max_length=20_000), STORABLE]
     expected_impact: tuple[WrittenImpact, ...] = Field(default=(), max_length=20)
     risks: tuple[Line, ...] = Field(default=(), max_length=20)
-    review_guidance: Annotated[str, StringConstraints(max_length=20_000)] = ""
+    review_guidance: Annotated[str, StringConstraints(max_length=20_000), STORABLE] = ""
 
     @property
     def as_hunks(self) -> tuple[Hunk, ...]:

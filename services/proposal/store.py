@@ -12,6 +12,7 @@ from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.proposals import AbOutcome, ProposalSummary
 from libs.contracts.queries.proposal import ListProposals
+from libs.contracts.text import without_nul
 from libs.contracts.vocabulary import ProposalState
 from libs.llm import Budget, ModelReply, Order, Settled, Spent
 from libs.service_kit.db import Connection
@@ -38,9 +39,8 @@ WHERE p.occurrence <= excluded.occurrence
 async def remember_pattern(conn: Connection, heard: PatternDetectedV1) -> None:
     """Keep that the pattern surfaced."""
     one = heard.pattern
-    title = one.title.replace("\x00", "")
     await conn.execute(
-        _REMEMBER, one.pattern_id, heard.touchpoint_id, one.workspace_id, title, heard.occurrence, one.automatic
+        _REMEMBER, one.pattern_id, heard.touchpoint_id, one.workspace_id, one.title, heard.occurrence, one.automatic
     )
 
 
@@ -74,7 +74,7 @@ async def insert(conn: Connection, one: Proposal) -> bool:
         one.touchpoint_id,
         one.workspace_id,
         one.pattern_id,
-        one.pattern_title.replace("\x00", ""),
+        one.pattern_title,
         one.commission,
         one.state,
         one.author,
@@ -86,7 +86,7 @@ async def insert(conn: Connection, one: Proposal) -> bool:
         len(one.content.hunks),
         list(one.evidence_refs),
         list(one.flags),
-        one.failure.replace("\x00", "") if one.failure is not None else None,
+        without_nul(one.failure) if one.failure is not None else None,
         one.created_at,
     )
     return bool(added)
@@ -199,8 +199,8 @@ async def record(conn: Connection, proposal_id: UUID, action: str, by: str, reas
         "INSERT INTO decisions (proposal_id, action, by, reason, content_sha256) VALUES ($1, $2, $3, $4, $5)",
         proposal_id,
         action,
-        by.replace("\x00", ""),
-        reason.replace("\x00", ""),
+        by,
+        reason,
         content_sha256,
     )
 
@@ -311,7 +311,7 @@ async def call_settled(conn: Connection, settled: Settled) -> None:
         settled.usage.usd,
         settled.latency_ms,
         settled.reply.model_dump_json() if settled.reply else None,
-        settled.error[:500].replace("\x00", "") if settled.error else None,
+        without_nul(settled.error)[:500] if settled.error else None,
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.evaluations import MetricComparison, Variant
+from libs.contracts.text import Label
 from libs.contracts.vocabulary import (
     Name,
     Severity,
@@ -128,7 +129,7 @@ class BaselinePromotedV1(EventData):
     workspace_id: UUID | None = None
     content_sha256: Sha256
     suite_sha256: Sha256
-    metrics: dict[str, float]
+    metrics: dict[Label, float]
     promoted_by: Name
 
     def natural_key(self) -> str:

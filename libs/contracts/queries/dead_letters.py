@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Base64Bytes, Field
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.vocabulary import (
+    LongText,
     Name,
     ShortText,
 )
@@ -82,5 +83,5 @@ class BuryStranded(Query[Buried]):
     stream_seq: int = Field(ge=1)
     deliveries: int = Field(ge=0)
     reason: ShortText
-    headers: dict[str, str] = Field(default={})
+    headers: dict[Name, LongText] = Field(default={})
     body: Base64Bytes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
+from libs.contracts.text import JsonObject
 from libs.contracts.vocabulary import (
     Name,
     Severity,
@@ -27,8 +28,8 @@ class StoredSignal(Frozen):
     workspace_id: UUID | None = None
     signal_type: SignalType | None = None
     severity: Severity | None = None
-    evidence_ref: dict[str, Any]
-    payload: dict[str, Any]
+    evidence_ref: JsonObject
+    payload: JsonObject
     actor_id: Name
     actor_kind: Name
     version_ref: VersionRef | None = None

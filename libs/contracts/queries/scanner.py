@@ -20,7 +20,7 @@ from libs.contracts.vocabulary import (
 class EvidenceStates(Reply):
     """One state a reference, in the order asked: resolved, unresolvable, or unknown (source did not answer)."""
 
-    states: tuple[str, ...]
+    states: tuple[Name, ...]
 
 
 class ResolveEvidence(Query[EvidenceStates]):

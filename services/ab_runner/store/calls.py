@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from libs.contracts.text import without_nul
 from libs.llm import Budget, Order, Settled, Spent
 from libs.service_kit.db import Connection
 
@@ -72,5 +73,5 @@ async def settled(conn: Connection, ended: Sequence[Settled]) -> None:
         [row.usage.input_tokens for row in ended],
         [row.usage.output_tokens for row in ended],
         [row.usage.usd for row in ended],
-        [row.error[:500].replace("\x00", "") if row.error else None for row in ended],
+        [without_nul(row.error)[:500] if row.error else None for row in ended],
     )

@@ -93,9 +93,6 @@ def test_scope_is_checked_both_ways() -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"source_key": "a\x00b"}, "source_key"),
-        ({"actor_id": "a\x00b"}, "actor_id"),
-        ({"version_ref": "git:\x00"}, "version_ref"),
         ({"observed_at": at(60 + 61)}, "observed_at"),
         ({"observed_at": datetime(1, 1, 1, tzinfo=UTC)}, "observed_at"),
         ({"payload": {"deep": [{"number": math.inf}]}}, "payload"),
@@ -107,9 +104,9 @@ def test_what_cannot_be_stored_is_invalid_and_names_the_field(changes: dict[str,
     assert detail.startswith(field)
 
 
-def test_a_key_with_nul_is_stored_under_another_that_is_unique() -> None:
-    _, [one] = normalised(observed("a\x00b"))
-    assert one.source_key == f"invalid:{one.signal_id}"
+def test_keys_that_differ_in_nul_alone_are_one_key() -> None:
+    [one], rejected = normalised(observed("a\x00b"), observed("ab", minutes=1))
+    assert (one.source_key, one.last_seen, rejected) == ("ab", at(1), [])
 
 
 def test_a_batch_holds_each_signal_once_with_the_newest_words() -> None:

@@ -106,11 +106,13 @@ async def test_invalid_is_kept_and_counts_when_it_is_observed_right(db: Database
     assert (yes.fact, signal.rejected, signal.payload["got"]) == ("created", None, "card_charge")
 
 
-async def test_nul_in_a_key_is_kept_as_rejected(db: Database) -> None:
+async def test_nul_is_left_out_wherever_it_was(db: Database) -> None:
     async with db.connection() as conn:
-        [no] = await save(conn, observed("a\x00", actor_id="\x00", version_ref="\x00"))
+        dirty = observed("a\x00", actor_id="\x00b", version_ref="c\x00", payload={"k\x00": ["\x00v"]})
+        [yes] = await save(conn, dirty)
         signal = await only(conn)
-    assert (no.fact, signal.rejected, signal.actor_id) == ("rejected", "invalid", "-")
+    assert (yes.fact, signal.rejected) == ("created", None)
+    assert (signal.source_key, signal.actor_id, signal.version_ref, signal.payload) == ("a", "b", "c", {"k": ["v"]})
 
 
 async def test_the_same_key_in_two_workspaces_is_two_signals(db: Database) -> None:

@@ -196,8 +196,8 @@ def measure_drift(expected_sha256: str, found_sha256: str) -> Drift:
 
 
 def text_bytes(parts: Iterable[PromptPart]) -> dict[str, bytes]:
-    """Each part's exact bytes by path; raises `not_utf8` on a NUL, and `text_too_large`."""
-    encoded = {part.path: _encode(part) for part in parts}
+    """Each part's exact bytes by path; raises `text_too_large`."""
+    encoded = {part.path: part.text.encode() for part in parts}
     refuse_too_large(sum(map(len, encoded.values())), ", ".join(encoded))
     return encoded
 
@@ -210,7 +210,9 @@ def decode_text(path: str, raw: bytes) -> PromptPart:
         raise StorageError(
             "not_utf8", f"{path} is not UTF-8 text (byte {error.start}).", "Save the file as UTF-8."
         ) from None
-    return _without_nul(prompt_part(path, text))
+    if "\0" in text:  # valid UTF-8, but git takes such a file for binary
+        raise StorageError("not_utf8", f"{path} holds a NUL byte, so it is not text.")
+    return prompt_part(path, text)
 
 
 def prompt_part(path: str, text: str) -> PromptPart:
@@ -234,14 +236,3 @@ def refuse_too_large(size: int, where: str) -> None:
             f"{where}: {size:,} bytes of prompt text, more than the {MAX_TEXT_BYTES:,} allowed.",
             "Move reference data out of the prompt.",
         )
-
-
-def _encode(part: PromptPart) -> bytes:
-    return _without_nul(part).text.encode("utf-8")
-
-
-def _without_nul(part: PromptPart) -> PromptPart:
-    # A NUL is valid UTF-8, but git takes such a file for binary and Postgres cannot store it.
-    if "\0" in part.text:
-        raise StorageError("not_utf8", f"{part.path} holds a NUL byte, so it is not text.")
-    return part
