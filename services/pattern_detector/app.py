@@ -13,7 +13,7 @@ from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActiva
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.embeddings import embedder_from
 from libs.service_kit.service import Service
-from services.pattern_detector import handlers
+from services.pattern_detector import answers, handlers
 from services.pattern_detector.detection import Clock, Detector, Limits
 from services.pattern_detector.settings import Settings
 
@@ -32,9 +32,9 @@ def build(settings: Settings, clock: Clock = lambda: datetime.now(UTC)) -> Servi
     service.consume_batch(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
     service.consume_batch(ExposureRecordedV1, handlers.on_exposures_recorded, db=db)
 
-    service.answer(ListPatterns, handlers.answer_list_patterns, db=db)
-    service.answer(GetPattern, handlers.answer_get_pattern, db=db)
-    service.answer(GetDetectorStatus, handlers.answer_get_detector_status, db=db)
+    service.answer(ListPatterns, answers.answer_list_patterns, db=db)
+    service.answer(GetPattern, answers.answer_get_pattern, db=db)
+    service.answer(GetDetectorStatus, answers.answer_get_detector_status, db=db)
 
     service.every(settings.detect_every_s, "detect", detector.run_due)
     return service

@@ -27,10 +27,12 @@ from libs.service_kit import logging
 from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused, Unavailable
-from services.pattern_detector import domain, store
+from services.pattern_detector import domain
 from services.pattern_detector.analysis import Scope, analyse
 from services.pattern_detector.domain import Known, Pattern, Signal, Vector
-from services.pattern_detector.store import LeftOut, Pooled, Run
+from services.pattern_detector.store import patterns, runs, signals
+from services.pattern_detector.store.runs import Run
+from services.pattern_detector.store.signals import LeftOut, Pooled
 
 log = logging.get(__name__)
 
@@ -93,16 +95,16 @@ class Detector:
         """Run every touchpoint that is due. One that fails, or is being run elsewhere, does not hold up the others."""
         now, limits = self.clock(), self.limits
         async with self.db.connection() as conn:
-            due = await store.due(conn, now - limits.quiet, now - limits.max_wait, now - limits.refresh)
-        runs: list[Run] = []
+            due = await runs.due(conn, now - limits.quiet, now - limits.max_wait, now - limits.refresh)
+        done: list[Run] = []
         for touchpoint_id, trigger in due.items():
             try:
                 run = await self.run(touchpoint_id, "arrivals" if trigger == "arrivals" else "refresh")
             except Exception as error:
                 log.warning("detection.failed", touchpoint=touchpoint_id, error=logging.describe(error))
             else:
-                runs += [run] if run else []
-        return runs
+                done += [run] if run else []
+        return done
 
     async def run(
         self, touchpoint_id: str, trigger: Trigger, request: Event[DetectRequestedV1] | None = None
@@ -118,11 +120,11 @@ class Detector:
         started, run_id = self.clock(), uuid4()
         async with self.db.connection() as conn:
             touchpoint = await touchpoints.get(conn, touchpoint_id)
-            rerun = await store.rerun_since(conn, touchpoint_id)  # before the pool, so that this holds what it is about
-            pool = await store.pool(conn, touchpoint_id, started - domain.LIVE_FOR, self.limits.signals)
-            new = await store.unprocessed(conn, touchpoint_id)
-            trusted = domain.actor_trust(await store.actors(conn, touchpoint_id))
-            known = await store.known_patterns(conn, touchpoint_id, self.embedder.model, self.embedder.dimensions)
+            rerun = await runs.rerun_since(conn, touchpoint_id)  # before the pool, so that this holds what it is about
+            pool = await signals.pool(conn, touchpoint_id, started - domain.LIVE_FOR, self.limits.signals)
+            new = await signals.unprocessed(conn, touchpoint_id)
+            trusted = domain.actor_trust(await signals.actors(conn, touchpoint_id))
+            known = await patterns.known(conn, touchpoint_id, self.embedder.model, self.embedder.dimensions)
         thresholds = touchpoint.thresholds if touchpoint else Thresholds()
         found = _Found()
         if touchpoint and touchpoint.signals:  # only what a scanner feeds is asked whether its evidence still exists
@@ -148,20 +150,20 @@ class Detector:
 
     async def _is_done(self, request: Event[DetectRequestedV1]) -> bool:
         async with self.db.connection() as conn:
-            return await store.is_done(conn, request.data.request_id)
+            return await runs.is_done(conn, request.data.request_id)
 
     async def _with_vectors(self, counting: Sequence[Pooled]) -> list[Pooled]:
         """The pool with the vectors of its newest signals; those that lack one of this model get it first."""
         window = [one.signal.signal_id for one in counting[: self.limits.text_signals]]
         model = self.embedder.model
         async with self.db.connection() as conn:
-            vectors = await store.vectors(conn, window, model, self.embedder.dimensions)
+            vectors = await signals.vectors(conn, window, model, self.embedder.dimensions)
             missing = [i for i in window if i not in vectors]
-            words = await store.words_of(conn, missing) if missing else {}
+            words = await signals.words_of(conn, missing) if missing else {}
         made = await self._embedded({i: text for i, (t, r) in words.items() if (text := domain.embedded_text(t, r))})
         if made:
             async with self.db.transaction() as tx:
-                await store.save_vectors(tx.conn, made, model)
+                await signals.save_vectors(tx.conn, made, model)
         vectors |= made
         return [replace(one, signal=replace(one.signal, vector=vectors.get(one.signal.signal_id))) for one in counting]
 
@@ -211,20 +213,20 @@ class Detector:
         new: Sequence[UUID],
         rerun: datetime | None,
     ) -> Run:
-        await store.checked(tx.conn, found.asked, run.started_at)
-        await store.count_again(tx.conn, sorted(found.back))
-        rejected = await store.leave_out_unresolvable(tx.conn, sorted(found.gone))
+        await signals.checked(tx.conn, found.asked, run.started_at)
+        await signals.count_again(tx.conn, sorted(found.back))
+        rejected = await signals.leave_out_unresolvable(tx.conn, sorted(found.gone))
         tx.emit(*rejections(rejected, "unresolvable"))
-        processed = await store.mark_processed(tx.conn, run.run_id, new)
+        processed = await signals.mark_processed(tx.conn, run.run_id, new)
         tx.emit(*_processed(run, processed, self.clock()))
-        patterns = [pattern for outcome in outcomes for pattern in outcome.patterns]
+        found_now = [pattern for outcome in outcomes for pattern in outcome.patterns]
         for outcome in outcomes:
-            await store.save_patterns(
+            await patterns.save(
                 tx.conn, run.run_id, run.touchpoint_id, outcome.workspace_id, outcome.patterns, self.embedder.model
             )
-        changed = [p for p in patterns if p.standing.state is not None and p.standing.state != p.before]
-        await store.add_history(tx.conn, run.run_id, changed, run.started_at)
-        announced = [p for p in patterns if p.announced]
+        changed = [p for p in found_now if p.standing.state is not None and p.standing.state != p.before]
+        await patterns.add_history(tx.conn, run.run_id, changed, run.started_at)
+        announced = [p for p in found_now if p.announced]
         tx.emit(*[await _detected(tx.conn, run, pattern) for pattern in announced])
         tx.emit(*[_changed(run, pattern) for pattern in changed if not pattern.announced])
         done = replace(
@@ -232,11 +234,11 @@ class Detector:
             finished_at=self.clock(),
             processed=len(processed),
             rejected=len(rejected),
-            patterns=sum(1 for p in patterns if p.standing.state not in (None, "resolved")),
+            patterns=sum(1 for p in found_now if p.standing.state not in (None, "resolved")),
             detected=len(announced),
             changed=len(changed),
         )
-        await store.add_run(tx.conn, done, rerun)
+        await runs.add(tx.conn, done, rerun)
         _log(done, announced, rejected)
         return done
 
@@ -271,20 +273,22 @@ def _counts(one: Pooled, found: _Found) -> bool:
 
 def _outcomes(base: Scope, pool: Sequence[Pooled], known: Sequence[tuple[UUID | None, Known]]) -> list[_Outcome]:
     """Each workspace by itself: evidence of one is never evidence in another."""
-    signals: dict[UUID | None, list[Signal]] = {}
-    patterns: dict[UUID | None, list[Known]] = {}
+    by_place: dict[UUID | None, list[Signal]] = {}
+    known_by_place: dict[UUID | None, list[Known]] = {}
     for one in pool:
-        signals.setdefault(one.workspace_id, []).append(one.signal)
+        by_place.setdefault(one.workspace_id, []).append(one.signal)
     for workspace_id, pattern in known:
-        patterns.setdefault(workspace_id, []).append(pattern)
+        known_by_place.setdefault(workspace_id, []).append(pattern)
     return [
         _Outcome(
             workspace_id,
             analyse(
-                replace(base, workspace_id=workspace_id), signals.get(workspace_id, []), patterns.get(workspace_id, [])
+                replace(base, workspace_id=workspace_id),
+                by_place.get(workspace_id, []),
+                known_by_place.get(workspace_id, []),
             ),
         )
-        for workspace_id in sorted({*signals, *patterns}, key=str)
+        for workspace_id in sorted({*by_place, *known_by_place}, key=str)
     ]
 
 
@@ -302,7 +306,7 @@ def _processed(run: Run, signal_ids: Sequence[UUID], at: datetime) -> list[Signa
 
 
 async def _detected(conn: Connection, run: Run, pattern: Pattern) -> PatternDetectedV1:
-    detail = await store.pattern(conn, pattern.pattern_id)
+    detail = await patterns.detail(conn, pattern.pattern_id)
     assert detail is not None  # it was written in this transaction, and has surfaced
     return PatternDetectedV1(
         touchpoint_id=run.touchpoint_id, run_id=run.run_id, occurrence=pattern.occurrence, pattern=detail

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
+from libs.contracts.events.normaliser import SignalCreatedV1
 from libs.contracts.patterns import ScoreParts
 from libs.contracts.touchpoints import Thresholds
 from libs.contracts.vocabulary import ActorKind, PatternState, Severity, SignalType, Strategy
@@ -31,6 +33,9 @@ ACTOR_CAP = 3.0
 
 TRUSTED_FROM = 0.5
 """Actors below this trust are not counted towards an automatic proposal."""
+
+FIELDS = ("case_id", "subtopic", "entity_type", "category", "domain")
+"""Payload fields that are grouped by, the most specific first: it takes its evidence first."""
 
 SEVERITY: Mapping[Severity, float] = {"low": 0.5, "medium": 1.0, "high": 2.0, "critical": 4.0}
 
@@ -65,6 +70,83 @@ class Signal:
         if self.expected is None or self.got is None or self.expected == self.got:
             return None
         return self.expected, self.got
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A signal as it was said, with what is read out of it once. `item` and `fields` as in `Signal`."""
+
+    signal_id: UUID
+    touchpoint_id: str
+    workspace_id: UUID | None
+    signal_type: SignalType
+    severity: Severity
+    evidence_ref: Mapping[str, Any]
+    item: str
+    text: str
+    reason: str
+    expected: str | None
+    got: str | None
+    fields: Mapping[str, str]
+    actor_id: str
+    actor_kind: ActorKind
+    version_ref: str | None
+    source_key: str
+    first_seen: datetime
+    last_seen: datetime
+
+    @classmethod
+    def of(cls, said: SignalCreatedV1) -> Projected:
+        """Read what was said."""
+        payload = said.payload
+        return cls(
+            signal_id=said.signal_id,
+            touchpoint_id=said.touchpoint_id,
+            workspace_id=said.workspace_id,
+            signal_type=said.signal_type,
+            severity=said.severity,
+            evidence_ref=said.evidence_ref.model_dump(mode="json", exclude_none=True),
+            item=item_of(said),
+            text=payload.text or "",
+            reason=payload.reason or "",
+            expected=_label(payload.expected),
+            got=_label(payload.got),
+            fields=fields_of(said),
+            actor_id=said.actor_id,
+            actor_kind=said.actor_kind,
+            version_ref=_label(said.version_ref),
+            source_key=said.source_key,
+            first_seen=said.first_seen,
+            last_seen=said.last_seen,
+        )
+
+    @property
+    def words(self) -> str:
+        """The text that is embedded."""
+        return embedded_text(self.text, self.reason)
+
+
+def item_of(said: SignalCreatedV1) -> str:
+    """The case or item that the evidence is about: two findings about one item are one case."""
+    ref = said.evidence_ref
+    return said.payload.case_id or ref.case_id or (f"{ref.source}:{ref.id}" if ref.id else said.source_key)
+
+
+def fields_of(said: SignalCreatedV1) -> dict[str, str]:
+    """The payload fields that are grouped by, as text; anything but text and numbers is no category."""
+    extra = said.payload.model_extra or {}
+    known = {"category": said.payload.category, "case_id": said.payload.case_id or said.evidence_ref.case_id}
+    found = {name: known.get(name, extra.get(name)) for name in FIELDS}
+    return {
+        name: text
+        for name, value in found.items()
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and (text := str(value).strip())
+    }
+
+
+def _label(text: str | None) -> str | None:
+    """A label without space around it; nothing is no label."""
+    return text.strip() or None if text is not None else None
 
 
 def embedded_text(text: str, reason: str) -> str:

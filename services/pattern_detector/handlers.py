@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from uuid import UUID
 
 from libs.contracts.envelope import Event
@@ -13,22 +12,13 @@ from libs.contracts.events.normaliser import SignalCreatedV1
 from libs.contracts.events.pattern_detector import DetectRequestedV1
 from libs.contracts.events.proposal import ProposalRejectedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
-from libs.contracts.queries.pattern_detector import (
-    DetectorStatus,
-    GetDetectorStatus,
-    GetPattern,
-    ListPatterns,
-    PatternReply,
-    Patterns,
-)
 from libs.embeddings import Embedder, EmbedderError
 from libs.service_kit import logging
 from libs.service_kit.db import Database
-from libs.service_kit.errors import Refused
-from services.pattern_detector import store
 from services.pattern_detector.detection import Clock, Detector, log_rejected, rejections
-from services.pattern_detector.domain import embedded_text
-from services.pattern_detector.store import LeftOut, NewSignal
+from services.pattern_detector.domain import Projected
+from services.pattern_detector.store import patterns, runs, signals, versions
+from services.pattern_detector.store.signals import LeftOut, NewSignal
 
 log = logging.get(__name__)
 
@@ -40,12 +30,11 @@ async def on_signals_created(
     events: list[Event[SignalCreatedV1]], db: Database, embedder: Embedder, clock: Clock
 ) -> None:
     """Add signals to the projection, embedded; of those seen again, move when they were seen."""
-    said = _once(event.data for event in events)
-    new = await _embedded(said, db, embedder)
+    new = await _embedded([Projected.of(one) for one in _once(event.data for event in events)], db, embedder)
     async with db.transaction(inbox=events) as tx:
         fresh = {event.data.signal_id for event in tx.fresh}
-        await store.count_heard(tx.conn, Counter(event.data.touchpoint_id for event in tx.fresh))
-        await store.save_signals(tx.conn, [one for one in new if one.said.signal_id in fresh], clock())
+        await signals.count_heard(tx.conn, Counter(event.data.touchpoint_id for event in tx.fresh))
+        await signals.save(tx.conn, [one for one in new if one.signal.signal_id in fresh], clock())
 
 
 async def on_detect_requested(event: Event[DetectRequestedV1], detector: Detector) -> None:
@@ -61,9 +50,9 @@ async def on_proposals_rejected(events: list[Event[ProposalRejectedV1]], db: Dat
         for rejected in bad:
             ids = list(rejected.signal_ids)
             if not ids and rejected.pattern_id:
-                ids = await store.evidence_of(tx.conn, rejected.pattern_id)
-            left_out += await store.leave_out_bad(tx.conn, rejected.touchpoint_id, rejected.workspace_id, ids)
-        await store.run_again(tx.conn, [one.touchpoint_id for one in bad], clock())
+                ids = await patterns.evidence_of(tx.conn, rejected.pattern_id)
+            left_out += await signals.leave_out_bad(tx.conn, rejected.touchpoint_id, rejected.workspace_id, ids)
+        await runs.run_again(tx.conn, [one.touchpoint_id for one in bad], clock())
         tx.emit(*rejections(left_out, "bad_signals"))
     log_rejected(left_out, "bad_signals")
 
@@ -71,51 +60,19 @@ async def on_proposals_rejected(events: list[Event[ProposalRejectedV1]], db: Dat
 async def on_versions_activated(events: list[Event[VersionActivatedV1]], db: Database) -> None:
     """Remember what became live, to judge later whether it helped."""
     async with db.transaction(inbox=events) as tx:
-        await store.add_activations(tx.conn, [event.data for event in tx.fresh])
+        await versions.add_activations(tx.conn, [event.data for event in tx.fresh])
 
 
 async def on_versions_rolled_back(events: list[Event[VersionRolledBackV1]], db: Database) -> None:
     """Remember what was put back."""
     async with db.transaction(inbox=events) as tx:
-        await store.add_rollbacks(tx.conn, [event.data for event in tx.fresh])
+        await versions.add_rollbacks(tx.conn, [event.data for event in tx.fresh])
 
 
 async def on_exposures_recorded(events: list[Event[ExposureRecordedV1]], db: Database) -> None:
     """Remember how often each version was served."""
     async with db.transaction(inbox=events) as tx:
-        await store.add_exposures(tx.conn, [event.data for event in tx.fresh])
-
-
-# --- questions --------------------------------------------------------------------------------------------
-
-
-async def answer_list_patterns(query: ListPatterns, db: Database) -> Patterns:
-    """The top patterns, highest score first. A `since` without a zone is taken as UTC."""
-    since = query.since if query.since is None or query.since.tzinfo else _utc(query.since)
-    async with db.connection(workspaces=query.workspace_ids) as conn:
-        found = await store.top_patterns(
-            conn,
-            touchpoint_id=query.touchpoint_id,
-            since=since,
-            include_resolved=query.include_resolved,
-            limit=query.limit,
-        )
-    return Patterns(patterns=tuple(found))
-
-
-async def answer_get_pattern(query: GetPattern, db: Database) -> PatternReply:
-    """One pattern with its evidence. Refused with 404 when there is none, or it has not surfaced."""
-    async with db.connection() as conn:
-        found = await store.pattern(conn, query.pattern_id)
-    if found is None:
-        raise Refused("not_found", f"there is no pattern {query.pattern_id}", status=404)
-    return PatternReply(pattern=found)
-
-
-async def answer_get_detector_status(query: GetDetectorStatus, db: Database) -> DetectorStatus:
-    """How far the detector is."""
-    async with db.connection() as conn:
-        return await store.status(conn, query.touchpoint_id)
+        await versions.add_exposures(tx.conn, [event.data for event in tx.fresh])
 
 
 # --- parts ------------------------------------------------------------------------------------------------
@@ -137,16 +94,12 @@ def _once(said: Iterable[SignalCreatedV1]) -> list[SignalCreatedV1]:
     return list(found.values())
 
 
-async def _embedded(said: list[SignalCreatedV1], db: Database, embedder: Embedder) -> list[NewSignal]:
+async def _embedded(said: list[Projected], db: Database, embedder: Embedder) -> list[NewSignal]:
     """The signals with their vectors. One that is known already is not embedded again, and neither is any while the
     embedder does not answer: a run makes up for it."""
     async with db.connection() as conn:
-        unknown = await store.unknown(conn, [one.signal_id for one in said])
-    texts = {
-        one.signal_id: text
-        for one in said
-        if one.signal_id in unknown and (text := embedded_text(one.payload.text or "", one.payload.reason or ""))
-    }
+        unknown = await signals.unknown(conn, [one.signal_id for one in said])
+    texts = {one.signal_id: text for one in said if one.signal_id in unknown and (text := one.words)}
     try:
         made = await embedder.embed(list(texts.values())) if texts else ()
     except EmbedderError as error:
@@ -154,7 +107,3 @@ async def _embedded(said: list[SignalCreatedV1], db: Database, embedder: Embedde
         return [NewSignal(one, None, None) for one in said]
     vectors = dict(zip(texts, made, strict=True))
     return [NewSignal(one, vectors.get(one.signal_id), embedder.model) for one in said]
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)

@@ -23,10 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, false_discovery_control, hypergeom
 
-from services.pattern_detector.domain import HALF_FROM, Cluster, Signal
-
-FIELDS = ("case_id", "subtopic", "entity_type", "category", "domain")
-"""Payload fields that are grouped by, the most specific first: it takes its evidence first."""
+from services.pattern_detector.domain import FIELDS, HALF_FROM, Cluster, Signal
 
 FALSE_DISCOVERY_RATE = 0.05
 PAIR_ODDS = 2.0

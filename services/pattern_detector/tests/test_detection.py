@@ -24,7 +24,7 @@ from libs.contracts.queries.scanner import EvidenceStates, ResolveEvidence
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of, outbox_events
-from services.pattern_detector import handlers
+from services.pattern_detector import answers, handlers
 from services.pattern_detector.tests.support import TOUCHPOINT, WORKSPACE, Bench, Clock, Scanner, created
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
@@ -46,7 +46,7 @@ async def requested(bench: Bench) -> None:
 
 
 async def top(bench: Bench, **query: Any) -> list[Any]:
-    return list((await handlers.answer_list_patterns(ListPatterns(**query), bench.db)).patterns)
+    return list((await answers.answer_list_patterns(ListPatterns(**query), bench.db)).patterns)
 
 
 async def test_a_run_surfaces_a_confusion_and_says_all_there_is_to_say(bench: Bench) -> None:
@@ -67,7 +67,7 @@ async def test_a_request_is_answered_once_however_often_it_is_delivered(bench: B
     event = request()
     for _ in range(3):
         await handlers.on_detect_requested(event, bench.detector)
-    status = await handlers.answer_get_detector_status(GetDetectorStatus(touchpoint_id=TOUCHPOINT), bench.db)
+    status = await answers.answer_get_detector_status(GetDetectorStatus(touchpoint_id=TOUCHPOINT), bench.db)
     assert status.last_request_id == event.data.request_id
     assert (status.signals, status.unprocessed, status.patterns) == (8, 0, 1)
     async with bench.db.connection() as conn:
@@ -241,7 +241,7 @@ async def test_bad_signals_leave_the_pool_and_cost_their_actors_trust(bench: Ben
     assert (after.pattern_id, after.evidence_count, after.state) == (before.pattern_id, 6, "receding")
     await bench.hear(created(40, actor_id="user-0"))
     await requested(bench)
-    detail = (await handlers.answer_get_pattern(GetPattern(pattern_id=after.pattern_id), bench.db)).pattern
+    detail = (await answers.answer_get_pattern(GetPattern(pattern_id=after.pattern_id), bench.db)).pattern
     weights = {item.signal_id: item.weight for item in detail.evidence}
     assert weights[created(40).data.signal_id] == pytest.approx(2 / 4)
     assert weights[created(1).data.signal_id] == 1.0
@@ -275,13 +275,13 @@ async def test_open_patterns_are_judged_again_as_time_passes(bench: Bench) -> No
     assert [run.trigger for run in await bench.detector.run_due()] == ["refresh"]
     [pattern] = await top(bench)
     assert pattern.state == "receding"
-    detail = (await handlers.answer_get_pattern(GetPattern(pattern_id=pattern.pattern_id), bench.db)).pattern
+    detail = (await answers.answer_get_pattern(GetPattern(pattern_id=pattern.pattern_id), bench.db)).pattern
     assert {item.weight for item in detail.evidence} == {0.5}
 
 
 async def test_a_pattern_that_is_not_there_is_refused(bench: Bench) -> None:
     with pytest.raises(Refused) as refused:
-        await handlers.answer_get_pattern(GetPattern(pattern_id=uuid4()), bench.db)
+        await answers.answer_get_pattern(GetPattern(pattern_id=uuid4()), bench.db)
     assert refused.value.status == 404
 
 

@@ -19,7 +19,8 @@ from libs.contracts.signals import EvidenceRef, SignalPayload
 from libs.embeddings import EmbedderError, StaticEmbedder, Vectors
 from libs.service_kit.db import Database
 from libs.service_kit.testing import event_of, outbox_events
-from services.pattern_detector import handlers, store
+from services.pattern_detector import answers, handlers
+from services.pattern_detector.store import signals
 from services.pattern_detector.tests.support import NOON, TOUCHPOINT, Bench, created, registered
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
@@ -48,7 +49,7 @@ async def test_signals_are_projected_once_whatever_comes_twice(bench: Bench) -> 
     await bench.hear(*events)
     [count] = await rows(bench, "SELECT count(*) AS n FROM signals")
     assert count["n"] == 5
-    status = await handlers.answer_get_detector_status(GetDetectorStatus(touchpoint_id=TOUCHPOINT), bench.db)
+    status = await answers.answer_get_detector_status(GetDetectorStatus(touchpoint_id=TOUCHPOINT), bench.db)
     assert (status.signals, status.heard) == (5, 7)
     [seen] = await rows(bench, "SELECT * FROM signals WHERE signal_id = $1", created(0).data.signal_id)
     assert (seen["first_seen"], seen["last_seen"]) == (NOON - timedelta(days=3), NOON + timedelta(days=3))
@@ -60,7 +61,7 @@ async def test_the_vector_is_stored_padded_with_its_model_and_read_back_as_it_wa
     assert (row["model"], row["dims"]) == (bench.embedder.model, 1024)
     signal_id = created(0).data.signal_id
     async with bench.db.connection() as conn:
-        read = await store.vectors(conn, [signal_id], bench.embedder.model, bench.embedder.dimensions)
+        read = await signals.vectors(conn, [signal_id], bench.embedder.model, bench.embedder.dimensions)
     text = created(0).data.payload.text
     np.testing.assert_array_equal(read[signal_id], bench.embedder.embed_now([f"{text}\nwrong topic"])[0])
 
@@ -160,8 +161,8 @@ async def test_a_plain_rejection_leaves_the_pool_and_a_bad_one_reaches_no_other_
 
 
 async def test_answers_before_there_is_anything(bench: Bench) -> None:
-    assert (await handlers.answer_list_patterns(ListPatterns(since=NOON.replace(tzinfo=None)), bench.db)).patterns == ()
-    status = await handlers.answer_get_detector_status(GetDetectorStatus(), bench.db)
+    assert (await answers.answer_list_patterns(ListPatterns(since=NOON.replace(tzinfo=None)), bench.db)).patterns == ()
+    status = await answers.answer_get_detector_status(GetDetectorStatus(), bench.db)
     assert (status.signals, status.last_run_id) == (0, None)
 
 
@@ -171,8 +172,8 @@ async def test_the_list_is_by_score_and_since_leaves_out_what_was_not_seen(bench
     other = {"text": "the atm kept my card", "expected": "card_swallowed", "got": "card_lost"}
     await bench.hear(*(created(n, payload=other) for n in range(10, 22)))
     await bench.detector.run(TOUCHPOINT, "arrivals")
-    found = (await handlers.answer_list_patterns(ListPatterns(), bench.db)).patterns
+    found = (await answers.answer_list_patterns(ListPatterns(), bench.db)).patterns
     assert [p.expected for p in found] == ["card_swallowed", "refund_status"]
     assert found[0].score > found[1].score
-    recent = (await handlers.answer_list_patterns(ListPatterns(since=NOON - timedelta(days=30)), bench.db)).patterns
+    recent = (await answers.answer_list_patterns(ListPatterns(since=NOON - timedelta(days=30)), bench.db)).patterns
     assert [p.expected for p in recent] == ["card_swallowed"]

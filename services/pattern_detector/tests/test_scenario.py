@@ -15,7 +15,7 @@ from libs.contracts.queries.pattern_detector import ListPatterns
 from libs.contracts.signals import EvidenceRef
 from libs.llm.offline import OfflineModel
 from libs.service_kit.db import Database
-from services.pattern_detector import handlers
+from services.pattern_detector import answers
 from services.pattern_detector.tests import planted
 from services.pattern_detector.tests.support import TOUCHPOINT, Bench, created
 
@@ -74,7 +74,7 @@ async def test_dozens_of_clear_confusions_and_some_topics_surface(database: Open
     print(f"{len(events)} signals: intake {heard:.2f} s, run {time.perf_counter() - started:.2f} s")  # shown by -s
     assert run is not None
     assert run.processed == len(events)
-    patterns = (await handlers.answer_list_patterns(ListPatterns(limit=500), bench.db)).patterns
+    patterns = (await answers.answer_list_patterns(ListPatterns(limit=500), bench.db)).patterns
     clear = [p for p in patterns if p.strategy == "categorical" and p.evidence_count >= 5]
     assert len(clear) >= 24
     assert all(p.title == f"{p.expected} answered as {p.got}" for p in clear)
