@@ -10,7 +10,7 @@ from libs.contracts.events.pattern_detector import SignalProcessedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.service_kit.service import Service
-from services.normaliser import handlers
+from services.normaliser import answers, handlers
 from services.normaliser.settings import Settings
 
 
@@ -20,7 +20,7 @@ def build(settings: Settings) -> Service:
     service.consume_batch(SignalObservedV1, handlers.on_signals_observed, db=service.db)
     service.consume_batch(SignalProcessedV1, handlers.on_signals_processed, db=service.db)
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=service.db)
-    service.answer(ListSignals, handlers.answer_list, db=service.db)
-    service.answer(CountSignals, handlers.answer_count, db=service.db)
+    service.answer(ListSignals, answers.answer_list, db=service.db)
+    service.answer(CountSignals, answers.answer_count, db=service.db)
     service.every(settings.rejudge_every_s, "rejudge", partial(handlers.rejudge, service.db))
     return service

@@ -6,23 +6,18 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from prometheus_client import Counter
-
 from libs import touchpoints
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
 from libs.contracts.events.pattern_detector import SignalProcessedV1
-from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.service_kit import logging
 from libs.service_kit.db import Database
-from libs.service_kit.errors import Refused
 from services.normaliser import domain, store
+from services.normaliser.metrics import SIGNALS
 
 log = logging.get(__name__)
 
-SIGNALS = Counter("burnish_signals_total", "Signals by what was said about them", ["fact", "kind"])
 REJUDGE_BATCH = 500
-PAGE_BYTES = 2 * 1024 * 1024
 
 
 async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Database) -> None:
@@ -64,28 +59,6 @@ async def rejudge(db: Database) -> None:
             tx.emit(*facts)
         _log_facts(facts)
         more = len(misjudged) == REJUDGE_BATCH
-
-
-async def answer_list(query: ListSignals, db: Database) -> SignalPage:
-    """One page of signals, newest first; shorter than asked for where the payloads are large."""
-    after = _cursor(query.cursor) if query.cursor else None
-    async with db.connection(workspaces=query.workspace_ids) as conn:
-        signals, more = await store.listed(conn, query, after, PAGE_BYTES)
-    following = f"{signals[-1].created_at.isoformat()}~{signals[-1].signal_id}" if more else None
-    return SignalPage(signals=tuple(signals), next=following)
-
-
-async def answer_count(query: CountSignals, db: Database) -> SignalCounts:
-    """Counts by touchpoint: `stored` and `unprocessed` are signals that count, `rejected` those that do not."""
-    async with db.connection() as conn:
-        return SignalCounts(counts=tuple(await store.counts(conn, query.touchpoint_id)))
-
-
-def _cursor(text: str) -> store.Cursor:
-    try:
-        return store.Cursor.parse(text)
-    except ValueError as error:
-        raise Refused("bad_cursor", "cursor must be the `next` of an earlier page", status=422) from error
 
 
 def _log_facts(facts: Iterable[EventData]) -> None:

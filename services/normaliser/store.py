@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from libs.contracts.queries.normaliser import ListSignals, StoredSignal, TouchpointCounts
 from libs.contracts.signals import SignalPayload
 from libs.service_kit.db import Connection
+from libs.service_kit.records import Columns
 from services.normaliser.domain import Judged, Misjudged, Outcome, Rejudged
 
 # --- intake -----------------------------------------------------------------------------------------------
@@ -34,26 +33,21 @@ async def count_observed(conn: Connection, observed: Mapping[str, int]) -> None:
 
 # `before` is read in the snapshot of the statement, so it is never newer than the row that is updated: with two
 # replicas at work a fact may be said twice, with the same event id, and never not at all.
-_SAVE = """
+_COLUMNS = Columns(
+    """
+    id uuid, touchpoint_id text, workspace_id uuid, signal_type text, severity text, evidence_ref jsonb, payload jsonb,
+    actor_id text, actor_kind text, version_ref text, source_key text, first_seen timestamptz, last_seen timestamptz,
+    judged_scope text, rejected text, reject_detail text
+    """
+)
+_SAVE = f"""
 WITH incoming AS MATERIALIZED (
-    SELECT * FROM unnest(
-        $1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::text[],
-        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::text[], $15::text[],
-        $16::text[]
-    ) AS t (
-        id, touchpoint_id, workspace_id, signal_type, severity, evidence_ref, payload, actor_id,
-        actor_kind, version_ref, source_key, first_seen, last_seen, judged_scope, rejected,
-        reject_detail
-    )
+    SELECT * FROM {_COLUMNS.records}
 ), before AS (
     SELECT s.id, s.last_seen, s.rejected FROM prompt_quality_signals AS s JOIN incoming USING (id)
 ), saved AS (
-    INSERT INTO prompt_quality_signals AS s (
-        id, touchpoint_id, workspace_id, signal_type, severity, evidence_ref, payload, actor_id,
-        actor_kind, version_ref, source_key, first_seen, last_seen, judged_scope, rejected,
-        reject_detail, transitions
-    )
-    SELECT *, (rejected IS NOT NULL)::int FROM incoming ORDER BY id
+    INSERT INTO prompt_quality_signals AS s ({_COLUMNS.names}, transitions)
+    SELECT {_COLUMNS.names}, (rejected IS NOT NULL)::int FROM incoming ORDER BY id
     ON CONFLICT (id) DO UPDATE SET
         (severity, evidence_ref, payload, version_ref) = (
             SELECT newest.severity, newest.evidence_ref, newest.payload, newest.version_ref
@@ -82,7 +76,8 @@ WITH incoming AS MATERIALIZED (
     AND NOT (s.rejected IS NULL AND excluded.rejected IS NOT DISTINCT FROM 'invalid')
     RETURNING s.id, s.first_seen, s.last_seen, s.actor_id, s.actor_kind, s.rejected, s.transitions
 ), told AS (
-    SELECT saved.*, CASE
+    SELECT saved.id AS signal_id, saved.first_seen, saved.last_seen, saved.actor_id, saved.actor_kind,
+        saved.transitions AS transition, CASE
         WHEN saved.rejected IS NOT NULL AND before.rejected IS DISTINCT FROM saved.rejected THEN 'rejected'
         WHEN saved.rejected IS NULL AND (
             before.rejected IS NOT NULL
@@ -91,8 +86,8 @@ WITH incoming AS MATERIALIZED (
     END AS fact
     FROM saved JOIN incoming USING (id) LEFT JOIN before USING (id)
 )
-SELECT * FROM told WHERE fact IS NOT NULL ORDER BY first_seen, id
-"""
+SELECT * FROM told WHERE fact IS NOT NULL ORDER BY first_seen, signal_id
+"""  # noqa: S608
 
 
 async def save(conn: Connection, judged: Sequence[Judged]) -> list[Outcome]:
@@ -103,38 +98,29 @@ async def save(conn: Connection, judged: Sequence[Judged]) -> list[Outcome]:
     """
     if not judged:
         return []
-    signals = [one.newest.data for one in judged]
-    rows = await conn.fetch(
-        _SAVE,
-        [one.signal_id for one in judged],
-        [one.touchpoint_id for one in signals],
-        [one.workspace_id for one in signals],
-        [one.signal_type for one in signals],
-        [one.severity for one in judged],
-        [one.evidence_ref.model_dump(exclude_none=True) for one in signals],
-        [_payload(one) for one in judged],
-        [one.actor_id for one in signals],
-        [one.actor_kind for one in signals],
-        [one.version_ref for one in signals],
-        [one.source_key for one in judged],
-        [one.first_seen for one in judged],
-        [one.last_seen for one in judged],
-        [one.judged_scope for one in judged],
-        [one.reject.reason if one.reject else None for one in judged],
-        [one.reject.detail if one.reject else None for one in judged],
-    )
-    return [
-        Outcome(
-            row["id"],
-            row["fact"],
-            row["first_seen"],
-            row["last_seen"],
-            row["actor_id"],
-            row["actor_kind"],
-            row["transitions"],
-        )
-        for row in rows
-    ]
+    return [Outcome(**row) for row in await conn.fetch(_SAVE, [_record(one) for one in judged])]
+
+
+def _record(one: Judged) -> dict[str, object]:
+    said, reject = one.newest.data, one.reject
+    return {
+        "id": one.signal_id,
+        "touchpoint_id": said.touchpoint_id,
+        "workspace_id": said.workspace_id,
+        "signal_type": said.signal_type,
+        "severity": one.severity,
+        "evidence_ref": said.evidence_ref.model_dump(exclude_none=True),
+        "payload": _payload(one),
+        "actor_id": said.actor_id,
+        "actor_kind": said.actor_kind,
+        "version_ref": said.version_ref,
+        "source_key": said.source_key,
+        "first_seen": one.first_seen,
+        "last_seen": one.last_seen,
+        "judged_scope": one.judged_scope,
+        "rejected": reject.reason if reject else None,
+        "reject_detail": reject.detail if reject else None,
+    }
 
 
 def _payload(one: Judged) -> dict[str, Any]:
@@ -182,7 +168,7 @@ UPDATE prompt_quality_signals AS s SET
     rejected = r.rejected,
     reject_detail = r.reject_detail,
     transitions = s.transitions + (r.rejected IS NOT NULL AND s.rejected IS DISTINCT FROM r.rejected)::int
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS r (id, judged_scope, rejected, reject_detail)
+FROM jsonb_to_recordset($1) AS r (id uuid, judged_scope text, rejected text, reject_detail text)
 WHERE s.id = r.id
 RETURNING s.id, s.transitions
 """
@@ -198,13 +184,16 @@ async def save_rejudged(conn: Connection, rejudged: Sequence[Rejudged]) -> dict[
     """Store the new judgements; return the count of each signal's rejections so far."""
     if not rejudged:
         return {}
-    rows = await conn.fetch(
-        _SAVE_REJUDGED,
-        [one.signal_id for one in rejudged],
-        [one.judged_scope for one in rejudged],
-        [one.reject.reason if one.reject else None for one in rejudged],
-        [one.reject.detail if one.reject else None for one in rejudged],
-    )
+    records = [
+        {
+            "id": one.signal_id,
+            "judged_scope": one.judged_scope,
+            "rejected": one.reject.reason if one.reject else None,
+            "reject_detail": one.reject.detail if one.reject else None,
+        }
+        for one in rejudged
+    ]
+    rows = await conn.fetch(_SAVE_REJUDGED, records)
     return {row["id"]: row["transitions"] for row in rows}
 
 
@@ -229,7 +218,7 @@ class Cursor:
 
 
 _LIST = """
-SELECT * FROM prompt_quality_signals WHERE {where} ORDER BY created_at DESC, id DESC LIMIT {limit}
+SELECT *, id AS signal_id FROM prompt_quality_signals WHERE {where} ORDER BY created_at DESC, id DESC LIMIT {limit}
 """
 
 
@@ -248,7 +237,7 @@ async def listed(
         size += len(json.dumps([row["evidence_ref"], row["payload"]]))
         if page and size > most_bytes:
             break
-        page.append(_stored(row))
+        page.append(StoredSignal(**row))
     return page, len(page) < len(rows)
 
 
@@ -274,28 +263,6 @@ def _conditions(query: ListSignals, after: Cursor | None) -> tuple[str, list[obj
     return " AND ".join(conditions), values
 
 
-def _stored(row: asyncpg.Record | Mapping[str, Any]) -> StoredSignal:
-    return StoredSignal(
-        signal_id=row["id"],
-        touchpoint_id=row["touchpoint_id"],
-        workspace_id=row["workspace_id"],
-        signal_type=row["signal_type"],
-        severity=row["severity"],
-        evidence_ref=row["evidence_ref"],
-        payload=row["payload"],
-        actor_id=row["actor_id"],
-        actor_kind=row["actor_kind"],
-        version_ref=row["version_ref"],
-        source_key=row["source_key"],
-        first_seen=row["first_seen"],
-        last_seen=row["last_seen"],
-        created_at=row["created_at"],
-        processed_at=row["processed_at"],
-        rejected=row["rejected"],
-        reject_detail=row["reject_detail"],
-    )
-
-
 _COUNTS = """
 SELECT touchpoint_id,
        count(*) FILTER (WHERE rejected IS NULL) AS stored,
@@ -314,13 +281,4 @@ async def counts(conn: Connection, touchpoint_id: str | None) -> list[Touchpoint
         rows = await conn.fetch(_COUNTS.format(where=""))
     else:
         rows = await conn.fetch(_COUNTS.format(where="WHERE touchpoint_id = $1"), touchpoint_id)
-    return [
-        TouchpointCounts(
-            touchpoint_id=row["touchpoint_id"],
-            stored=row["stored"],
-            unprocessed=row["unprocessed"],
-            rejected=row["rejected"],
-            observed=row["observed"],
-        )
-        for row in rows
-    ]
+    return [TouchpointCounts(**row) for row in rows]

@@ -19,7 +19,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
-from services.normaliser import handlers
+from services.normaliser import answers, handlers
 from services.normaliser.tests.support import WORKSPACE, at, observed, registered
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
@@ -77,7 +77,7 @@ async def test_signals_that_came_before_their_touchpoint_count_once_it_is_regist
     created = await outbox_events(db, SignalCreatedV1)
     assert {event.data.signal_id for event in created} == {event.data.signal_id for event in batch}
     assert created[0].data.payload == batch[0].data.payload
-    [count] = (await handlers.answer_count(CountSignals(), db)).counts
+    [count] = (await answers.answer_count(CountSignals(), db)).counts
     assert (count.stored, count.rejected) == (3, 0)
 
 
@@ -94,7 +94,7 @@ async def test_a_touchpoint_that_changes_its_scope_has_its_signals_judged_again(
     await handlers.on_signals_observed([observed("a:1"), observed("a:2", workspace_id=WORKSPACE)], db)
     await touchpoints.on_registered([registered(scope="workspace", revision=2)], db)
     await handlers.rejudge(db)
-    page = await handlers.answer_list(ListSignals(), db)
+    page = await answers.answer_list(ListSignals(), db)
     assert {one.source_key: one.rejected for one in page.signals} == {"a:1": "scope", "a:2": None}
     assert [event.data.source_key for event in await outbox_events(db, SignalRejectedV1)] == ["a:2", "a:1"]
 
@@ -107,7 +107,7 @@ async def test_processed_is_marked(db: Database) -> None:
         touchpoint_id="support.intent", run_id=uuid4(), signal_ids=(event.data.signal_id,), processed_at=at(1)
     )
     await handlers.on_signals_processed([event_of(processed)], db)
-    page = await handlers.answer_list(ListSignals(unprocessed=False), db)
+    page = await answers.answer_list(ListSignals(unprocessed=False), db)
     assert [one.processed_at for one in page.signals] == [at(1)]
 
 
@@ -116,13 +116,13 @@ async def test_pages_by_cursor(db: Database) -> None:
     await handlers.on_signals_observed([observed(f"a:{n}") for n in range(5)], db)
     keys, cursor = [], None
     while True:
-        page = await handlers.answer_list(ListSignals(limit=2, cursor=cursor), db)
+        page = await answers.answer_list(ListSignals(limit=2, cursor=cursor), db)
         keys += [one.source_key for one in page.signals]
         if (cursor := page.next) is None:
             break
     assert sorted(keys) == [f"a:{n}" for n in range(5)]
     with pytest.raises(Refused, match="cursor") as refused:
-        await handlers.answer_list(ListSignals(cursor="elsewhere"), db)
+        await answers.answer_list(ListSignals(cursor="elsewhere"), db)
     assert refused.value.status == 422
 
 
@@ -132,7 +132,7 @@ async def test_two_replicas_with_overlapping_batches_store_each_signal_once(data
     batches = [[observed(f"a:{n % 20}", minutes=n) for n in range(start, start + 40)] for start in range(0, 160, 20)]
     work = (handlers.on_signals_observed(batch, replicas[n % 2]) for n, batch in enumerate(batches))
     await asyncio.gather(*work)
-    page = await handlers.answer_list(ListSignals(limit=500), replicas[0])
+    page = await answers.answer_list(ListSignals(limit=500), replicas[0])
     assert {one.source_key: one.last_seen for one in page.signals} == {f"a:{n}": at(160 + n) for n in range(20)}
     created = await outbox_events(replicas[0], SignalCreatedV1)
     newest = {event.data.source_key: event.data.last_seen for event in created}
@@ -171,7 +171,7 @@ async def test_however_it_is_delivered_the_rows_come_out_the_same(
         )
         for key in {one.source_key for one in flat}
     }
-    page = await handlers.answer_list(ListSignals(), db)
+    page = await answers.answer_list(ListSignals(), db)
     assert {one.source_key: (one.first_seen, one.last_seen) for one in page.signals} == expected
     ids = [event.id for event in await outbox_events(db, SignalCreatedV1)]
     assert len(ids) == len(set(ids))
@@ -190,5 +190,5 @@ async def test_each_observation_is_counted_once_however_often_it_comes(db: Datab
     events = [observed(f"row-{n}") for n in range(3)]
     for _ in range(3):
         await handlers.on_signals_observed(events, db)
-    (counts,) = (await handlers.answer_count(CountSignals(), db)).counts
+    (counts,) = (await answers.answer_count(CountSignals(), db)).counts
     assert counts.observed == 3
