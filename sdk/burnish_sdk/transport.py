@@ -35,6 +35,7 @@ log = logging.getLogger("burnish_sdk")
 
 _KNOWN = frozenset({"type", "title", "status", "code", "detail", "errors", "instance"})
 _LONGEST_DETAIL = 4_000
+_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,13 @@ class Transport:
             if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
                 sent.sent = False
             raise TimedOut(f"{self.url} did not answer within {options.timeout_s:g} s") from None
+        except httpx.LocalProtocolError:
+            raise ConfigurationError("the request cannot be sent: a header is none that HTTP takes") from None
         except httpx.HTTPError as error:
             if isinstance(error, httpx.ConnectError):
                 sent.sent = False
-            reason = str(error) or type(error).__name__
+            # What the other side sent may be quoted in it, however long.
+            reason = (str(error) or type(error).__name__)[:_LONGEST_REASON]
             raise Unreachable(f"{self.url} cannot be reached: {reason}") from None
         if 200 <= answer.status < 300 or (answer.status == 304 and "If-None-Match" in operation.headers):
             if answer.body or answer.status not in (204, 304):

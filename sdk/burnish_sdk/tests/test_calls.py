@@ -502,6 +502,35 @@ def test_a_proxy_that_is_none_is_told(fake: Fake, monkeypatch: pytest.MonkeyPatc
         assert client.request("GET", "/things") == {}
 
 
+def test_a_header_that_is_none_is_told_without_its_value(fake: Fake, client: Client) -> None:
+    for value in ("hunter2\r\nX-Other: b", "hunter2\x00", "hunter2\u20ac"):
+        with pytest.raises(ConfigurationError) as told:
+            client.request("GET", "/things", headers={"X-Mine": value})
+        assert "hunter2" not in str(told.value)
+    assert not fake.seen
+
+
+@pytest.mark.parametrize(
+    "raw", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x00" * 50_000, b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 200 OK\r\n" * 9]
+)
+def test_what_speaks_no_http_at_all(raw: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(raw)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with Client(url, TOKEN, Options(retry=NEVER)) as client, pytest.raises(Unreachable) as told:
+            client.signals.counts()
+        thread.join()
+    assert len(str(told.value)) < 500
+
+
 def test_a_type_that_is_not_told_is_no_type_that_is_wrong(fake: Fake, client: Client) -> None:
     fake.reply = lambda _: Reply({"a": 1}, headers={"Content-Type": ""})
     assert client.request("GET", "/things") == {"a": 1}
