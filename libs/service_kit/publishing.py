@@ -65,9 +65,10 @@ class Publisher:
             raise BatchRefused("one message is no batch")
         batch = uuid4().hex
         for position, message in enumerate(part[:-1], start=1):
-            headers = _headers(stream, message, batch, position)
+            headers = _headers(message, batch, position)
             await self._client.publish(message.subject, message.body, headers=headers)
-        last = {**_headers(stream, part[-1], batch, len(part)), "Nats-Batch-Commit": "1"}
+        # Every header is stored, delivered and parsed with its message: the stream is named once a batch.
+        last = {**_headers(part[-1], batch, len(part)), Header.EXPECTED_STREAM: stream, "Nats-Batch-Commit": "1"}
         answer = await self._client.request(part[-1].subject, part[-1].body, timeout=TIMEOUT_S, headers=last)
         ack = json.loads(answer.data)
         if "error" in ack or ack.get("count") != len(part):
@@ -100,10 +101,9 @@ class Publisher:
         PUBLISHED.labels("single").inc()
 
 
-def _headers(stream: str, message: Outgoing, batch: str, position: int) -> dict[str, str]:
+def _headers(message: Outgoing, batch: str, position: int) -> dict[str, str]:
     return {
         Header.MSG_ID: str(message.msg_id),
-        Header.EXPECTED_STREAM: stream,
         "Nats-Batch-Id": batch,
         "Nats-Batch-Sequence": str(position),
     }
