@@ -23,8 +23,8 @@ from libs.contracts.topology import Durable
 from libs.service_kit import logging
 from libs.service_kit.bus import new_broker
 from libs.service_kit.db import Database
-from libs.service_kit.outcomes import Message, Outcomes, Replay
-from libs.service_kit.pulling import Pull, Trouble, hand_back
+from libs.service_kit.outcomes import Message, Outcomes, Replay, hand_back
+from libs.service_kit.pulling import Pull, Trouble
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.wiring import Handler, WiringError, bound, unfilled
 
@@ -32,6 +32,8 @@ log = logging.get(__name__)
 
 DataT = TypeVar("DataT", bound=EventData)
 TROUBLE_WAIT_S = 1.0
+BATCHES_IN_HAND = 2
+"""One is handled, and the next one parsed meanwhile, where there are enough messages to fill both."""
 
 
 class Consumer(Generic[DataT]):
@@ -55,7 +57,8 @@ class Consumer(Generic[DataT]):
         self.durable = durable
         self.name = durable.name
         self._broker = broker = broker or new_broker()
-        router = NatsRouter(middlewares=[Outcomes[DataT](durable, db=db, redelivery=redelivery)])
+        self._outcomes = Outcomes[DataT](durable, db=db, redelivery=redelivery)
+        router = NatsRouter(middlewares=[self._outcomes])
         self._subscriber = router.subscriber(
             durable.event.type,
             durable=durable.name,
@@ -69,6 +72,7 @@ class Consumer(Generic[DataT]):
         )
         self._subscriber(bound(handler, _what(durable), _takes(durable), dependencies))
         broker.include_router(router)
+        self._subscriber.get_log_context = _nothing  # type: ignore[method-assign]  # a tenth of the call, for no logger
         self._subscriber.schema()  # builds what calls the handler; `start()` would too, and would pull
         self._stopping = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
@@ -109,6 +113,7 @@ class Consumer(Generic[DataT]):
     async def stop(self) -> None:
         """End `run()` once what is in hand is done; what was fetched ahead goes back to the server now."""
         self._stopping.set()
+        self._outcomes.gives_back = True
         if self._pull is not None:
             await self._pull.close()
 
@@ -140,17 +145,21 @@ class Consumer(Generic[DataT]):
         return messages
 
     async def _dispatch(self, messages: list[Msg]) -> None:
-        if self.durable.workers == 1:
+        if self.durable.workers > 1:
+            await self._spawn([[message] for message in messages], self.durable.workers)
+        elif len(messages) == self.durable.batch > 1:
+            await self._spawn([messages], BATCHES_IN_HAND)
+        else:
             await self._deliver_guarded(messages)
-            return
-        for message in messages:
-            task = asyncio.create_task(self._deliver_guarded([message]))
+
+    async def _spawn(self, deliveries: Sequence[Sequence[Msg]], most: int) -> None:
+        """Begin with these, and return when there is room for more."""
+        for messages in deliveries:
+            task = asyncio.create_task(self._deliver_guarded(messages))
             self._busy.add(task)
             task.add_done_callback(self._busy.discard)
-        stop = asyncio.create_task(self._stopping.wait())
-        while len(self._busy) >= self.durable.workers and not stop.done():
-            await asyncio.wait({*self._busy, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
+        while len(self._busy) >= most:
+            await asyncio.wait(self._busy, return_when=asyncio.FIRST_COMPLETED)
 
     async def _deliver_guarded(self, messages: Sequence[Message]) -> None:
         try:
@@ -173,6 +182,10 @@ def _takes(durable: Durable) -> tuple[object, ...]:
     if durable.batch == 1:
         return event, Event[Any]
     return list[event], Sequence[event], list[Event[Any]], Sequence[Event[Any]]
+
+
+def _nothing(message: object) -> dict[str, str]:
+    return {}
 
 
 async def _batch(messages: Any) -> StreamMessage[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
@@ -99,6 +99,9 @@ class Outcomes(Generic[DataT]):
         self._redelivery = redelivery
         self._model: type[Event[DataT]] = Event[durable.event]  # type: ignore[name-defined]
         self._outages: Counter[int] = Counter()
+        # Batches are handled one after the other; the next one is parsed while this one waits for the database.
+        self._turn: AbstractAsyncContextManager[Any] = asyncio.Lock() if durable.batch > 1 else nullcontext()
+        self.gives_back = False
         self._handle_seconds = HANDLE_SECONDS.labels(self.name)
         self._acked = MESSAGES.labels(self.name, "acked")
 
@@ -107,14 +110,21 @@ class Outcomes(Generic[DataT]):
         return _Scope(msg, context=context, outcomes=self)
 
     async def deliver(self, messages: Sequence[Message], handle: Handle[DataT]) -> None:
-        """Handle a batch: every message ends acknowledged, asked for again, or with the dead letters."""
+        """Handle a batch: every message ends acknowledged, asked for again, or with the dead letters.
+
+        What has not been begun when `gives_back` is set goes back to the server.
+        """
         parsed = [item for message in messages if (item := await self._parse(message)) is not None]
         if not parsed:
             return
-        started = perf_counter()
         with _heartbeat([item.message for item in parsed], self.durable.ack_wait_s * 2 / 3):
-            await self._handle(parsed, handle)
-        self._handle_seconds.observe(perf_counter() - started)
+            async with self._turn:
+                if self.gives_back:
+                    await hand_back([item.message for item in parsed])
+                    return
+                started = perf_counter()
+                await self._handle(parsed, handle)
+                self._handle_seconds.observe(perf_counter() - started)
 
     async def replay(self, letter: Replay, handle: Handle[DataT]) -> None:
         """Handle the body of a dead letter. Raises what the handler raises; the inbox keeps the effect single."""
@@ -207,6 +217,13 @@ class Outcomes(Generic[DataT]):
         MESSAGES.labels(self.name, "dead").inc()
         self._outages.pop(metadata.sequence.stream, None)
         await message.ack()
+
+
+async def hand_back(messages: Sequence[Message]) -> None:
+    """Let the server deliver these to somebody else, now: nobody has begun with them."""
+    for message in messages:
+        with suppress(NatsError, OSError):
+            await message.nak()
 
 
 class _Scope(BaseMiddleware):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from contextlib import suppress
 
 from nats.aio.client import Client
@@ -16,6 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from libs.contracts.topology import Durable
+from libs.service_kit.outcomes import hand_back
 
 IDLE_WAIT_S = 5.0
 SILENCE_S = 1.0
@@ -143,10 +143,3 @@ class Pull:
             for message in self._here:
                 with suppress(NatsError, OSError):
                     await message.in_progress()
-
-
-async def hand_back(messages: Sequence[Msg]) -> None:
-    """Let the server deliver these to somebody else, now."""
-    for message in messages:
-        with suppress(NatsError, OSError):
-            await message.nak()

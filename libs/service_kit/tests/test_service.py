@@ -300,3 +300,31 @@ async def test_a_bus_that_is_away_is_not_called_well(installation: Installation,
     await until(away)
     with pytest.raises(ConnectionError):
         await service.bus.ping()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nats-py leaves the refused one open
+async def test_a_server_that_refuses_for_a_while_is_come_back_to(installation: Installation, service: Service) -> None:
+    """FastStream's callback would raise inside the client's reconnecting and end it, with the connection half open."""
+    client = service.bus.client
+    refused = asyncio.Event()
+    tell = client._error_cb
+
+    async def note(error: Exception) -> None:
+        if "authorization" in str(error).lower():
+            refused.set()
+        await tell(error)
+
+    client._error_cb = note
+    password, client.options["password"] = client.options["password"], "wrong"
+    await client.force_reconnect()
+    await asyncio.wait_for(refused.wait(), 15)
+    client.options["password"] = password
+
+    async def back() -> bool:
+        return client.is_connected
+
+    await until(back)
+    await service.bus.ping()
+    other, asker = await registry_asker(installation)
+    assert (await asker.ask(CountSignals())).counts[0].stored == 1
+    await other.close()
