@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from libs.auth.signing import SigningKey
 
 NEEDS_BYTES = 300_000_000
+NEEDS_AGAIN_BYTES = 100_000_000
 MAX_BYTES = 1_000_000
 PLATFORM_READER = "platform_reader"
+
+
+def has_data(folder: Path) -> bool:
+    """Whether an installation was started there before."""
+    return (folder / "ports.json").exists()
 
 
 def new_password() -> str:
@@ -92,7 +98,7 @@ class DataFolder:
 
     def open(self) -> None:
         """Make the folder and lock it. Raises `FolderInUse`, or `EmbeddedError` for a disk full or not writable."""
-        self._folder.open(NEEDS_BYTES)
+        self._folder.open(NEEDS_AGAIN_BYTES if has_data(self.path) else NEEDS_BYTES)
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self._write(".gitignore", "*\n")
 

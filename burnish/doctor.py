@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from burnish import answers
 from burnish.answers import read
 from burnish.client import Gateway
-from burnish.data_folder import NEEDS_BYTES, DataFolder, RunningNote
+from burnish.data_folder import DataFolder, RunningNote
+from burnish.doctor_bus import examine_bus
 from burnish.failure import Failure
+from burnish.finding import Finding, Level
 from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, External, Installation
-from libs.contracts.topology import SERVICES, STREAMS, Durable, Stream
+from burnish.room import room
+from libs.contracts.topology import DAY_S
 from libs.embedded import ports
-from libs.provisioning.nats_config import ADMIN_USER
+from libs.provisioning.errors import ProvisioningError
 from libs.provisioning.settings import BusSettings
-from libs.provisioning.streams import Found, differences
+from libs.service_kit.settings import KitSettings
 
-Level = Literal["ok", "warn", "fail"]
+if TYPE_CHECKING:
+    import asyncpg
+
 WORST: tuple[Level, ...] = ("ok", "warn", "fail")
-COMFORTABLE_BYTES = 2_000_000_000
 LARGEST_EFFECT = 0.1
 FEWEST_CASES = 100
 TIMEOUT_S = 8.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the doctor: `todo` says what to do when it is not `ok`."""
-
-    check: str
-    level: Level
-    message: str
-    todo: str = ""
+OLDEST = 'SELECT extract(epoch FROM now() - min(seen_at)) FROM "{name}".inbox'
 
 
 def verdict(findings: Iterable[Finding]) -> Level:
@@ -48,7 +41,7 @@ def verdict(findings: Iterable[Finding]) -> Level:
 
 
 async def examine(data: Path) -> AsyncIterator[Finding]:
-    """Every check, in the order in which one depends on another. PendingMerges nothing."""
+    """Every check, in the order in which one depends on another. Changes nothing."""
     for finding in _machine(data):
         yield finding
     note = DataFolder(data).running()
@@ -63,7 +56,7 @@ async def examine(data: Path) -> AsyncIterator[Finding]:
         for finding in await _postgres(installation):
             yield finding
     if external.nats_url is not None:
-        for finding in await _bus(installation):
+        for finding in await examine_bus(installation):
             yield finding
     if note is not None:
         for finding in await _services(note):
@@ -88,16 +81,19 @@ def _machine(data: Path) -> list[Finding]:
 
 
 def _disk(data: Path) -> Finding:
-    place = next(part for part in (data.absolute(), *data.absolute().parents) if part.exists())
-    free = shutil.disk_usage(place).free
-    told = f"{free / 1e9:.1f} GB free for {data}"
-    if free < NEEDS_BYTES:
-        return Finding(
-            "disk", "fail", told, f"it needs {NEEDS_BYTES // 1_000_000} MB: free some, or use another --data"
-        )
-    if free < COMFORTABLE_BYTES:
-        return Finding("disk", "warn", told, "free some: the bus keeps 30 days of events")
-    return Finding("disk", "ok", told)
+    external = External.from_environment()
+    try:
+        settings = BusSettings.from_environment()
+    except ProvisioningError as error:
+        return Finding("disk", "fail", error.message, error.hint)
+    found = room(data, settings, postgres=external.admin_dsn is None, nats=external.nats_url is None)
+    if not found.enough:
+        todo = f"it needs {found.needed // 1_000_000} MB: free some, or use another --data"
+        return Finding("disk", "fail", f"{found} in {data}", todo)
+    if not found.comfortable:
+        todo = "free some, or set BURNISH_BUS_STORE lower: on a full disk facts wait in the outboxes"
+        return Finding("disk", "warn", f"{found} in {data}", todo)
+    return Finding("disk", "ok", f"{found} in {data}")
 
 
 def _running(data: Path, note: RunningNote | None) -> Finding:
@@ -126,6 +122,7 @@ async def _postgres(installation: Installation) -> list[Finding]:
         return [Finding("postgres", "fail", f"it does not answer ({type(error).__name__})", "check BURNISH_ADMIN_DSN")]
     try:
         version = await conn.fetchval("SHOW server_version")
+        remembered = await _inboxes(conn)
     finally:
         await conn.close()
     reached = Finding("postgres", "ok", f"PostgreSQL {version} answers")
@@ -139,92 +136,25 @@ async def _postgres(installation: Installation) -> list[Finding]:
         return [reached, Finding("migrations", "fail", "; ".join(odd), "restore the files that were applied")]
     if pending:
         return [reached, Finding("migrations", "fail", f"pending: {', '.join(pending)}", "run `burnish migrate`")]
-    return [reached, Finding("migrations", "ok", f"all {len(files)} are applied")]
+    return [reached, Finding("migrations", "ok", f"all {len(files)} are applied"), remembered]
 
 
-# --- the bus --------------------------------------------------------------------------------------------------
+async def _inboxes(conn: asyncpg.Connection[asyncpg.Record]) -> Finding:
+    """How old the oldest event is that a service remembers: it forgets what no stream can deliver any more."""
+    import asyncpg
 
-
-async def _bus(installation: Installation) -> list[Finding]:
-    from nats.errors import Error as NatsError
-
-    try:
-        async with _bus_admin(installation) as ask:
-            return await _looked_at(ask)
-    except (OSError, TimeoutError, NatsError) as error:
-        return [Finding("nats", "fail", f"it does not answer ({type(error).__name__})", "check BURNISH_NATS_URL")]
-
-
-@asynccontextmanager
-async def _bus_admin(installation: Installation) -> AsyncIterator[Any]:
-    """A function that asks the JetStream API as `bus_admin`."""
-    import nats
-
-    async def quiet(_: Exception) -> None:
-        """What goes wrong is raised where it is waited for."""
-
-    client = await nats.connect(
-        installation.nats_url,
-        user=ADMIN_USER,
-        password=installation.nats_password(ADMIN_USER),
-        connect_timeout=5,
-        allow_reconnect=False,
-        error_cb=quiet,
-    )
-
-    async def ask(api: str) -> dict[str, Any]:
-        answer = await client.request(f"$JS.API.{api}", b"", timeout=TIMEOUT_S)
-        found: dict[str, Any] = json.loads(answer.data)
-        return found
-
-    try:
-        yield ask
-    finally:
-        await client.close()
-
-
-async def _looked_at(ask: Any) -> list[Finding]:
-    settings = BusSettings.from_environment()
-    streams = {stream.name: await ask(f"STREAM.INFO.{stream.name}") for stream in STREAMS}
-    durables = [durable for entry in SERVICES for durable in entry.hears]
-    infos = [await ask(f"CONSUMER.INFO.{durable.stream}.{durable.name}") for durable in durables]
-    wrong = [told for stream in STREAMS if (told := _wrong_stream(stream, streams[stream.name], settings))]
-    wrong += [told for durable, info in zip(durables, infos, strict=True) if (told := _wrong_durable(durable, info))]
-    reached = Finding("nats", "ok", "it answers")
-    if wrong:
-        return [reached, Finding("topology", "fail", "; ".join(wrong[:5]), "run `burnish topology`")]
-    waiting = sum(info["num_pending"] for info in infos)
-    told = f"{len(streams)} streams and {len(durables)} durables are as the table says; {waiting} messages wait"
-    return [reached, Finding("topology", "ok", told), _advisories(streams["ADVISORIES"])]
-
-
-def _wrong_stream(stream: Stream, info: dict[str, Any], settings: BusSettings) -> str:
-    if "error" in info:
-        return f"there is no stream {stream.name}"
-    other = differences(stream, settings, Found(info["config"], int(info["state"]["bytes"])))
-    return f"the stream {stream.name} has another {', '.join(other)}" if other else ""
-
-
-def _wrong_durable(durable: Durable, info: dict[str, Any]) -> str:
-    if "error" in info:
-        return f"there is no durable {durable.name}"
-    config = info["config"]
-    expected = {
-        "filter_subject": durable.event.type,
-        "ack_wait": int(durable.ack_wait_s * 1_000_000_000),
-        "max_deliver": durable.max_deliver,
-        "max_ack_pending": durable.max_ack_pending,
-    }
-    other = [name for name, value in expected.items() if config.get(name) != value]
-    return f"the durable {durable.name} has another {', '.join(other)}" if other else ""
-
-
-def _advisories(info: dict[str, Any]) -> Finding:
-    count = info["state"]["messages"]
-    if count == 0:
-        return Finding("advisories", "ok", "none")
-    todo = "a message was given up by the server: see the services' logs, and `burnish dlq list`"
-    return Finding("advisories", "warn", f"{count} kept", todo)
+    ages: dict[str, float] = {}
+    for name in SERVICE_NAMES:
+        try:
+            ages[name] = float(await conn.fetchval(OLDEST.format(name=name), timeout=TIMEOUT_S) or 0) / DAY_S
+        except (asyncpg.PostgresError, TimeoutError):
+            continue  # not migrated yet, or too large to be read now
+    kept = float(KitSettings.model_fields["inbox_kept_days"].default)
+    name, age = max(ages.items(), key=lambda one: one[1], default=("", 0.0))
+    told = f"the oldest event remembered is {age:.1f} days old ({name})" if age else "nothing is remembered yet"
+    if age > max(kept, float(os.environ.get("BURNISH_INBOX_KEPT_DAYS", kept))) + 2:
+        return Finding("inbox", "warn", told, f"it is not pruned: see job.failed in the log of {name}")
+    return Finding("inbox", "ok", told)
 
 
 # --- services -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from libs.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, PortTak
 from libs.provisioning.nats_config import ADMIN_USER, password_variable, server_config
 
 if TYPE_CHECKING:
+    from burnish.room import Room
     from libs.provisioning.keeper import Keeper
     from libs.provisioning.migrations import Applied, Phase
 
@@ -224,6 +225,14 @@ class Installation:
         from libs.provisioning import topology
 
         await topology.upsert(self.nats_url, self.nats_password(ADMIN_USER), on_progress=on_progress)
+
+    def room(self) -> Room:
+        """The room on the disk of the data folder."""
+        from burnish.room import room
+        from libs.provisioning.settings import BusSettings
+
+        embedded = {"postgres": self._external.admin_dsn is None, "nats": self._external.nats_url is None}
+        return room(self.folder.path, BusSettings.from_environment(), **embedded)
 
     def keeper(self, on_progress: Progress = lambda _: None) -> Keeper:
         """What looks after the bus while it runs, as `bus_admin`."""

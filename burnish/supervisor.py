@@ -114,6 +114,12 @@ class Supervisor:
 
     async def _start(self) -> None:
         installation = self.installation
+        room = installation.room()
+        self._on_progress(f"disk: {room}")
+        if not room.comfortable:
+            self._on_progress(
+                "when the disk is full, facts wait in the outboxes; BURNISH_BUS_STORE makes the bus smaller"
+            )
         self._on_progress("starting Postgres and NATS")
         await _all_of(self.starter.open(), installation.start_servers())
         with self._closed_gate():

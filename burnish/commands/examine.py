@@ -13,7 +13,7 @@ from burnish.commands.verbs import data_option, json_option, verb
 from burnish.printer import answer, plain, print_json
 
 if TYPE_CHECKING:
-    from burnish.doctor import Finding
+    from burnish.finding import Finding
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 EXITS = {0: "all is well", 1: "something deserves a look (warn)", 2: "something is broken (fail), or wrong usage"}

@@ -122,18 +122,7 @@ class Keeper:
     # --- streams that take nothing ------------------------------------------------------------------------
 
     async def _look_for_trouble(self, admin: BusAdmin) -> None:
-        """After a failed write a stream takes nothing more, and does not say so in its info; its neighbours do.
-
-        It does when it is asked to change something. No stream ever has the sequence that is to be deleted here.
-        """
-        trouble = {}
-        for stream in STREAMS:
-            try:
-                await admin.ask(f"STREAM.MSG.DELETE.{stream.name}", {"seq": NO_SUCH_SEQUENCE, "no_erase": True})
-            except APIError as error:
-                description = error.description or ""
-                if "no space left" in description or "write" in description.split():
-                    trouble[stream.name] = description.rpartition(": ")[2] or description
+        trouble = await write_errors(admin)
         if trouble != self.kept.trouble:
             for name, why in trouble.items():
                 self._tell(f"the stream {name} takes nothing: {why}; facts wait in the outboxes")
@@ -246,6 +235,23 @@ class Keeper:
         if remark not in self._told:
             self._told.add(remark)
             self._tell(f"{remark}: {why}" if why else remark)
+
+
+async def write_errors(admin: BusAdmin) -> dict[str, str]:
+    """The streams that take nothing since a write failed, and why. Changes nothing.
+
+    Such a stream does not say so in its info, but when it is asked to change something: no stream ever has the
+    sequence that is to be deleted here.
+    """
+    found = {}
+    for stream in STREAMS:
+        try:
+            await admin.ask(f"STREAM.MSG.DELETE.{stream.name}", {"seq": NO_SUCH_SEQUENCE, "no_erase": True})
+        except APIError as error:
+            description = error.description or ""
+            if "no space left" in description or "write" in description.split():
+                found[stream.name] = description.rpartition(": ")[2] or description
+    return found
 
 
 def _plain(text: str) -> str:
