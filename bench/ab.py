@@ -144,7 +144,7 @@ class Bench:
 
     async def _say(self, data: Any) -> None:
         event = Event.of(data, source="burnish/bench")
-        await self.client.jetstream(prefix="bus").publish(event.type, event.encode(), stream="REFINEMENT")
+        await self.client.jetstream().publish(event.type, event.encode(), stream="REFINEMENT")
 
 
 @asynccontextmanager
@@ -153,11 +153,13 @@ async def service(installation: Installation, model: Any) -> AsyncIterator[Bench
     settings = {**installation.settings("ab_runner"), "pool_size": 12, "model_concurrency": CONCURRENCY, **BUDGETS}
     running = build(Settings(**settings), lambda _provider, _name: model)
     await running.start()
-    password = installation.servers.nats_password("registry")
-    client = await nats.connect(installation.servers.nats_url, user="registry", password=password)
+    password = installation.servers.nats_password("gateway")
+    client = await nats.connect(installation.servers.nats_url, user="gateway", password=password)
+    bus = await installation.bus_admin()
     try:
-        yield Bench(Asker(lambda: client), client)
+        yield Bench(Asker(lambda: client), bus)
     finally:
+        await bus.close()
         await client.close()
         await running.close()
 

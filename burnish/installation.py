@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MIGRATIONS = ROOT / "db" / "migrations"
 HOST = "127.0.0.1"
 PORT_ATTEMPTS = 5
-GATEWAY = "registry"
+GATEWAY = "gateway"
 DEFAULT_PORT = 8320
 DATABASE = "burnish"
 ORGANIZATION = "local"
@@ -294,10 +294,9 @@ class Installation:
 
     def _special(self, name: str) -> dict[str, str]:
         if name == GATEWAY:
-            return {
-                "BURNISH_JWT_JWKS": str(self.folder.public_keys),
-                "BURNISH_REPOSITORY_ROOTS": os.pathsep.join(str(path) for path in self._repositories),
-            }
+            return {"BURNISH_JWT_JWKS": str(self.folder.public_keys)}
+        if name == "registry":
+            return {"BURNISH_REPOSITORY_ROOTS": os.pathsep.join(str(path) for path in self._repositories)}
         if name == "scanner" and self.platform_dsn is not None:
             return {"BURNISH_PLATFORM_DSN": self.platform_dsn}
         return {}
@@ -307,6 +306,8 @@ class Installation:
     def _choose_ports(self) -> None:
         """The ports of last time where they are still free, so that bookmarks and scrapers stay right."""
         known = self.folder.ports()
+        if known and GATEWAY not in known:  # the API was the registry's once; its address stays
+            known[GATEWAY] = known.pop("registry", DEFAULT_PORT)
         known.setdefault(GATEWAY, DEFAULT_PORT)
         for name in (*SERVICE_NAMES, "postgres", "nats"):
             port = known.get(name)

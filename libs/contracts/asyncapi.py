@@ -63,6 +63,16 @@ def _operations() -> Iterable[tuple[str, dict[str, Any]]]:
                     "description": f"durable {durable.name} on {durable.stream}",
                 },
             )
+        for event in service.overhears:
+            yield (
+                f"{service.name}.overhears.{event.type}",
+                {
+                    "action": "receive",
+                    "channel": {"$ref": f"#/channels/{event.type}"},
+                    "title": service.name,
+                    "description": "each replica, without a durable",
+                },
+            )
 
 
 def catalogue() -> str:
@@ -143,6 +153,7 @@ def _said_by(event: type[EventData]) -> str:
 
 def _heard_by(event: type[EventData]) -> str:
     hearers = [service.name for service in SERVICES if any(d.event is event for d in service.hears)]
+    hearers += [f"{service.name} (each replica)" for service in SERVICES if event in service.overhears]
     return ", ".join(hearers) or "–"
 
 

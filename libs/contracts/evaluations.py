@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
@@ -53,6 +53,21 @@ class Variant(Frozen):
     content_sha256: Sha256
     version_ref: VersionRef | None = None
     proposal_id: UUID | None = None
+
+
+class VariantRef(Frozen):
+    """A text to be evaluated, by where it is kept and its hash: one of a version and a proposal is named."""
+
+    label: Name
+    content_sha256: Sha256
+    version_ref: VersionRef | None = None
+    proposal_id: UUID | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> VariantRef:
+        if (self.version_ref is None) == (self.proposal_id is None):
+            raise ValueError("give one of `version_ref` and `proposal_id`")
+        return self
 
 
 class MetricComparison(Frozen):

@@ -12,6 +12,7 @@ from libs.contracts.envelope import EventData
 from libs.contracts.events.ab_runner import (
     AbExecutedV1,
     AbRequestedV1,
+    AbRequestedV2,
     BaselinePromotedV1,
     EvalRegressedV1,
     EvalRequestedV1,
@@ -54,7 +55,22 @@ from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
-from libs.contracts.queries.registry import GetPrompt
+from libs.contracts.queries.registry import (
+    ActivateVersion,
+    ApplyTouchpoints,
+    ConfirmIntents,
+    GetPrompt,
+    GetStanding,
+    GetTouchpoint,
+    ListIntents,
+    ListLedger,
+    ListTouchpoints,
+    ListVersions,
+    PlanTouchpoints,
+    RecordVersion,
+    RollBack,
+    VerifyLedger,
+)
 from libs.contracts.queries.scanner import ListScanRuns, ResolveEvidence
 
 DAY_S = 86_400
@@ -104,11 +120,16 @@ class Durable:
 
 @dataclass(frozen=True)
 class ServiceEntry:
-    """One row of the architecture's table of services."""
+    """One row of the architecture's table of services.
+
+    `hears` is by a durable that the replicas share. `overhears` is without one: each replica hears every fact as it
+    goes by, and none that was said while it was away.
+    """
 
     name: str
     says: tuple[type[EventData], ...] = ()
     hears: tuple[Durable, ...] = ()
+    overhears: tuple[type[EventData], ...] = ()
     answers: tuple[type[AnyQuery], ...] = ()
     asks: tuple[type[AnyQuery], ...] = ()
     manages_dead_letters: bool = field(default=False)
@@ -222,7 +243,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
         ),
         hears=(
             *_registered("ab_runner"),
-            *_hears("ab_runner", AbRequestedV1, EvalRequestedV1),
+            *_hears("ab_runner", AbRequestedV1, AbRequestedV2, EvalRequestedV1),
             *_hears("ab_runner", ShardRequestedV1, workers=4, ack_wait_s=60.0),
             *_hears("ab_runner", VersionActivatedV1, VersionRolledBackV1, batch=20),
         ),
@@ -235,7 +256,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ListRuns,
             GetRun,
         ),
-        asks=(GetPrompt,),
+        asks=(GetPrompt, GetProposal),
     ),
     ServiceEntry(
         "registry",
@@ -245,16 +266,38 @@ SERVICES: tuple[ServiceEntry, ...] = (
             VersionRolledBackV1,
             RollbackProposedV1,
             DriftDetectedV1,
-            ExposureRecordedV1,
+        ),
+        hears=_hears("registry", ProposalApprovedV1, ActivationJudgedV1),
+        answers=(
+            GetPrompt,
+            GetTouchpoint,
+            ListTouchpoints,
+            PlanTouchpoints,
+            ApplyTouchpoints,
+            GetStanding,
+            ListVersions,
+            RecordVersion,
+            ActivateVersion,
+            RollBack,
+            ListIntents,
+            ConfirmIntents,
+            ListLedger,
+            VerifyLedger,
+        ),
+    ),
+    ServiceEntry(
+        "gateway",
+        says=(
             SignalObservedV1,
+            ExposureRecordedV1,
             ScanRequestedV1,
             DetectRequestedV1,
             ProposalRequestedV1,
-            AbRequestedV1,
+            AbRequestedV1,  # said by an earlier gateway; heard as long as the stream may hold one
+            AbRequestedV2,
             EvalRequestedV1,
         ),
-        hears=_hears("registry", ProposalApprovedV1, ActivationJudgedV1),
-        answers=(GetPrompt,),
+        overhears=(TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1),
         asks=(
             ListScanRuns,
             ListSignals,
@@ -271,6 +314,20 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ListSuites,
             ListRuns,
             GetRun,
+            GetPrompt,
+            GetTouchpoint,
+            ListTouchpoints,
+            PlanTouchpoints,
+            ApplyTouchpoints,
+            GetStanding,
+            ListVersions,
+            RecordVersion,
+            ActivateVersion,
+            RollBack,
+            ListIntents,
+            ConfirmIntents,
+            ListLedger,
+            VerifyLedger,
         ),
         manages_dead_letters=True,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, get_args
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.text import STORABLE, JsonObject
@@ -121,3 +121,7 @@ def _strict_in(annotation: object) -> Iterator[type[Strict]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _strict_in(argument)
+
+
+HeardTouchpoint = Annotated[Touchpoint, BeforeValidator(known_keys)]
+"""A touchpoint as another service tells it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from libs.contracts.text import STORABLE
 
@@ -59,3 +60,17 @@ def registered(kind: Kind) -> tuple[str, ...]:
     if not names:
         raise RuntimeError(f"nothing is registered as {PREFIX}{kind}: install burnish anew (`make check`, or pip)")
     return tuple(sorted(names))
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("this instant lies outside the years 1 to 9999 in UTC") from error
+    return value
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""A time with an offset that every service can store and compare."""
+LedgerSeq = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""The number of a ledger entry: what a `bigint` holds."""

@@ -1,8 +1,8 @@
 """The NATS server configuration, generated from the topology: one account per service, nothing shared by default.
 
 Only the account `BUS` has JetStream. It exports to each service, for that service alone: the subjects it says,
-its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask;
-one question, "keep this message that was given up", by every service to `BUS`.
+its own durables (INFO, MSG.NEXT, ACK), the facts it overhears, and nothing else. Queries are exported by the owner to
+those who ask; one question, "keep this message that was given up", by every service to `BUS`.
 The rules behind every line are in `docs/adr/0004-one-nats-account-per-service.md`.
 """
 
@@ -78,7 +78,8 @@ def _bus_exports(entry: ServiceEntry) -> list[str]:
             f"response_threshold: {_quoted(RESPONSE_THRESHOLD)} }}",
             f"{{ service: {_quoted(_ack(durable))}, {to} }}",
         ]
-    return lines
+    # A stream export is heard and cannot be answered or spoken on.
+    return lines + [f"{{ stream: {_quoted(event.type)}, {to} }}" for event in entry.overhears]
 
 
 def _service_account(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
@@ -106,7 +107,8 @@ def _bus_imports(entry: ServiceEntry) -> list[str]:
             _import(BUS_ACCOUNT, _next(durable), to=_next(durable).replace("$JS.API", "bus")),
             _import(BUS_ACCOUNT, _ack(durable)),
         ]
-    return lines
+    overheard = [f"{{ stream: {{ account: {BUS_ACCOUNT}, subject: {_quoted(e.type)} }} }}" for e in entry.overhears]
+    return lines + overheard
 
 
 def _query_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:

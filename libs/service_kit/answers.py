@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from faststream import BaseMiddleware, Response
 from pydantic import ValidationError
 
-from libs.contracts.queries.base import AnyQuery
+from libs.contracts.queries.base import MAX_REPLY_BYTES, AnyQuery
 from libs.service_kit import logging, tracing
+from libs.service_kit.causes import cause_of
 from libs.service_kit.errors import Refused
 from libs.service_kit.metrics import QUERIES
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from faststream import ContextRepo, StreamMessage
 
 log = logging.get(__name__)
-MAX_REPLY_BYTES = 3 * 1024 * 1024
 
 
 class Answers:
@@ -47,11 +47,25 @@ class Answers:
             QUERIES.labels(self.subject, "invalid").inc()
             return _refused(422, "invalid", logging.describe(error))
         except Exception as error:
-            QUERIES.labels(self.subject, "failed").inc()
-            log.error("query.failed", subject=self.subject, error=logging.describe(error))
-            return _refused(503, "failed", f"{self.subject} could not be answered: {type(error).__name__}")
+            return self._failed(error)
         QUERIES.labels(self.subject, "answered").inc()
         return encoded
+
+    def _failed(self, error: Exception) -> bytes:
+        """An error that nobody foresaw, by its cause."""
+        cause = cause_of(error)
+        QUERIES.labels(self.subject, "invalid" if cause == "sent" else "failed").inc()
+        if cause == "bug":
+            # Its message may hold what was asked.
+            log.error("query.failed", subject=self.subject, error=type(error).__name__, at=logging.place(error))
+        else:
+            log.warning("query.failed", subject=self.subject, error=logging.describe(error), cause=cause)
+        service = self.subject.split(".")[1]
+        if cause == "sent":
+            return _refused(422, "not_storable", f"the question holds a value that {service} cannot store")
+        if cause == "away":
+            return _refused(503, "unavailable", f"what {service} needs does not answer", {"service": service})
+        return _refused(500, "failed", f"{service} failed for a reason that was logged")
 
 
 class _Scope(BaseMiddleware):

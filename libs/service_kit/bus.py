@@ -11,9 +11,11 @@ from faststream.nats import NatsBroker
 from faststream.security import SASLPlaintext
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 from nats.js.client import JetStreamContext
 
 from libs.service_kit import logging
+from libs.service_kit.errors import NotOpen
 from libs.service_kit.settings import KitSettings
 
 log = logging.get(__name__)
@@ -38,6 +40,7 @@ class Bus:
         self._client: Client | None = None
         self._closing = False
         self.on_lost: Callable[[], None] = lambda: None
+        self.on_gap: Callable[[], None] = lambda: None  # facts may have gone by unheard
         password = settings.nats_password.get_secret_value()
         self.broker = new_broker(
             settings.nats_url,
@@ -72,9 +75,9 @@ class Bus:
 
     @property
     def client(self) -> Client:
-        """The open connection. Raises RuntimeError before `open()`."""
+        """The open connection. Raises NotOpen before `open()`."""
         if self._client is None:
-            raise RuntimeError("the bus is not open")
+            raise NotOpen("the bus is not open")
         return self._client
 
     @property
@@ -91,12 +94,15 @@ class Bus:
 
     async def _on_error(self, error: Exception) -> None:
         log.warning("bus.error", error=logging.describe(error))
+        if isinstance(error, SlowConsumerError):
+            self.on_gap()
 
     async def _on_disconnected(self) -> None:
         log.warning("bus.disconnected")
 
     async def _on_reconnected(self) -> None:
         log.info("bus.reconnected")
+        self.on_gap()
 
     async def _on_closed(self) -> None:
         # The client gives up on an error it does not know, for good: only a new process helps.

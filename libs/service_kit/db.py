@@ -18,6 +18,7 @@ from libs.service_kit import inbox as inbox_table
 from libs.service_kit import outbox as outbox_table
 from libs.service_kit.connection import EVERY_WORKSPACE, ROWS_SEEN, Connection, prepare, see_only, session_lock
 from libs.service_kit.delivery import current_delivery
+from libs.service_kit.errors import NotOpen
 from libs.service_kit.retry import Retry
 from libs.service_kit.tracing import traceparent
 
@@ -91,9 +92,9 @@ class Database:
 
     @property
     def pool(self) -> asyncpg.Pool[asyncpg.Record]:
-        """The open pool. Raises RuntimeError before `open()`."""
+        """The open pool. Raises NotOpen before `open()`."""
         if self._pool is None:
-            raise RuntimeError("the database is not open")
+            raise NotOpen("the database is not open")
         return self._pool
 
     @asynccontextmanager
@@ -103,13 +104,26 @@ class Database:
         Whoever reads for somebody names the `workspaces` that one may see: row-level security then shows the rows of
         those and the rows that have none, and the reading is one transaction. None is the service itself: all rows.
         """
-        async with self.pool.acquire() as conn:
+        async with self._acquired() as conn:
             if workspaces is None:
                 yield conn
                 return
             async with conn.transaction(readonly=True):
                 await see_only(conn, workspaces)
                 yield conn
+
+    @asynccontextmanager
+    async def _acquired(self) -> AsyncIterator[Connection]:
+        pool = self.pool
+        try:
+            conn = await pool.acquire()
+        except FileNotFoundError as error:
+            # The socket's file goes with the server; any other missing file is about a path.
+            raise ConnectionError("the database's socket is not there") from error
+        try:
+            yield conn
+        finally:
+            await pool.release(conn)
 
     @asynccontextmanager
     async def transaction(

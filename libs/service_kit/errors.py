@@ -18,5 +18,9 @@ class Refused(Exception):
         self.extra = extra
 
 
+class NotOpen(RuntimeError):
+    """A connection was asked for before it was there, or after it was closed."""
+
+
 class Unavailable(Exception):
     """The service that was asked did not answer in time, or is not there."""

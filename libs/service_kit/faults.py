@@ -9,11 +9,11 @@ import os
 import signal
 from functools import cache
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
-Point = Literal["commit_ack", "puback_mark"]
+Point = Literal["commit_ack", "puback_mark", "asked_record"]
 """`commit_ack`: the effect is committed, the message not yet acknowledged. `puback_mark`: the bus has the fact, the
-outbox row is still there."""
+outbox row is still there. `asked_record`: the owner has changed what was asked, the gateway has no record of it."""
 
 
 class Faults:
@@ -44,8 +44,8 @@ class Faults:
 
 def _chance(item: str) -> tuple[str, float]:
     name, _, chance = item.partition(":")
-    if name not in ("commit_ack", "puback_mark"):
-        raise ValueError(f"BURNISH_FAULTS names the point {name!r}; there are commit_ack and puback_mark")
+    if name not in get_args(Point):
+        raise ValueError(f"BURNISH_FAULTS names the point {name!r}; there are {', '.join(get_args(Point))}")
     return name, float(chance)
 
 

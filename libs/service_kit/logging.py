@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from contextlib import suppress
 from io import TextIOBase
+from pathlib import Path
 from typing import TextIO, cast
 
 import asyncpg
@@ -86,3 +88,11 @@ def describe(error: BaseException) -> str:
 def plain(text: str) -> str:
     """The text without what Postgres and UTF-8 cannot hold: NUL characters and lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def place(error: BaseException) -> str:
+    """File and line in our own code where an error was raised: what may be told of one whose message nobody knows."""
+    frames = traceback.extract_tb(error.__traceback__)
+    files = [frame for frame in frames if frame.filename.endswith(".py")]
+    ours = [frame for frame in files if "site-packages" not in frame.filename] or frames
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "nowhere"

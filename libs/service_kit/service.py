@@ -31,6 +31,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.health import Check, Readiness, health_app, health_router
 from libs.service_kit.metrics import CONSUMER_LAG, DEAD_LETTERS_OPEN, OUTBOX_AGE, OUTBOX_DEPTH
+from libs.service_kit.overhearing import Gap, Listener, Overhearer
 from libs.service_kit.publishing import Publisher
 from libs.service_kit.queries import Asker, Responder
 from libs.service_kit.redelivery import Redelivery
@@ -65,6 +66,9 @@ class Service:
         self.asker = Asker(lambda: self.bus.client)
         self._consumers: dict[str, Consumer[Any]] = {}
         self._responders: list[Responder] = self._dead_letter_responders()
+        self._overhearers: list[Overhearer] = []
+        self._gap_jobs: list[Gap] = []
+        self.bus.on_gap = self._gap
         self._jobs: list[tuple[str, Job, float]] = []
         self._starters: list[Job] = []
         self._stoppers: list[Job] = []
@@ -101,6 +105,16 @@ class Service:
     ) -> None:
         """Hear `event`, as the topology allows, as many at a time as there are, up to the durable's batch."""
         self._consume("consume_batch", event, handler, none, dependencies)
+
+    def overhear(self, event: type[EventData], listener: Listener, **dependencies: Any) -> None:
+        """Hear `event` as it goes by, in every replica, as the topology allows. Nothing is kept for who is away."""
+        if event not in self.entry.overhears:
+            raise KeyError(f"the topology does not let {self.name!r} overhear {event.type!r}: add it to SERVICES")
+        self._overhearers.append(Overhearer(event, listener, dependencies, self._gap))
+
+    def on_gap(self, job: Gap) -> None:
+        """Call this whenever overheard facts may have been missed: after a reconnect, or when some were dropped."""
+        self._gap_jobs.append(job)
 
     def answer(
         self,
@@ -178,6 +192,8 @@ class Service:
         self._spawn("outbox", self._relay.run())
         for responder in self._responders:
             await responder.start(self.bus.client)
+        for overhearer in self._overhearers:
+            await overhearer.start(self.bus.client)
         await self.bus.client.flush()
         for consumer in self._consumers.values():
             self._spawn(consumer.name, consumer.run(self.bus.client, self.bus.prefix))
@@ -198,6 +214,8 @@ class Service:
             for task in late:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        for overhearer in self._overhearers:
+            await overhearer.stop()
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(each.drain() for each in self._responders)), 5)
         for job in self._stoppers:
@@ -232,6 +250,8 @@ class Service:
     def _check_wiring(self) -> None:
         """Built and never turned on: a durable of the table without a handler would silently fill up."""
         missing = [d.event.type for d in self.entry.hears if d.name not in self._consumers]
+        overheard = {overhearer.subject for overhearer in self._overhearers}
+        missing += [event.type for event in self.entry.overhears if event.type not in overheard]
         if missing:
             raise RuntimeError(f"{self.name} hears {', '.join(missing)} in the topology, but app.py wires no handler")
         for consumer in self._consumers.values():
@@ -251,6 +271,10 @@ class Service:
                 log.warning("service.waiting", dependency=what, error=logging.describe(error))
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), 0.5)
+
+    def _gap(self) -> None:
+        for job in self._gap_jobs:
+            job()
 
     def _spawn(self, name: str, work: Awaitable[None]) -> None:
         async def guarded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from libs import touchpoints
-from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.ab_runner import AbRequestedV1, AbRequestedV2, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import (
     CheckLeaks,
@@ -40,6 +40,14 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.consume_each(AbRequestedV1, handlers.on_ab_requested, db=db, pool=pool, shard_cases=settings.shard_cases)
     service.consume_each(
         EvalRequestedV1, handlers.on_eval_requested, db=db, pool=pool, shard_cases=settings.shard_cases
+    )
+    service.consume_each(
+        AbRequestedV2,
+        handlers.on_ab_requested_by_reference,
+        db=db,
+        pool=pool,
+        shard_cases=settings.shard_cases,
+        asker=service.asker,
     )
     service.consume_each(ShardRequestedV1, handlers.on_shard_requested, db=db, pool=pool)
     service.consume_batch(VersionActivatedV1, handlers.on_versions_activated, db=db)

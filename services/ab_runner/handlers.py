@@ -10,7 +10,8 @@ from typing import Any
 
 from libs import touchpoints
 from libs.contracts.envelope import Event
-from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.evaluations import VariantRef
+from libs.contracts.events.ab_runner import AbRequestedV1, AbRequestedV2, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.touchpoints import SuiteSettings
 from libs.llm import Budget, ModelError, ModelPool
@@ -19,7 +20,8 @@ from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Poison, Unavailable
-from services.ab_runner import domain, reports, tasks, telemetry
+from libs.service_kit.queries import Asker
+from services.ab_runner import domain, reports, tasks, telemetry, texts
 from services.ab_runner.account import RunAccount
 from services.ab_runner.domain import CannotRun, Run
 from services.ab_runner.reports import Baseline, Outcome
@@ -46,6 +48,28 @@ async def on_ab_requested(event: Event[AbRequestedV1], db: Database, pool: Model
     log_ended(run, refusal)
 
 
+async def on_ab_requested_by_reference(
+    event: Event[AbRequestedV2], db: Database, pool: ModelPool, shard_cases: int, asker: Asker
+) -> None:
+    """The same with texts that are fetched from their owners, and refused when they are not the ones asked for."""
+    run, refusal = ab_run(event), None
+    try:
+        variants = [
+            await texts.fetched(asker, event.data, each) for each in (event.data.variant_a, event.data.variant_b)
+        ]
+        run = replace(run, variant_a=variants[0], variant_b=variants[1])
+    except CannotRun as no:
+        refusal = str(no)
+    async with db.transaction(inbox=event) as tx:
+        if not tx.fresh:
+            return
+        if refusal is None:
+            refusal = await _start(tx, run, event.data.case_ids, pool, shard_cases)
+        else:
+            await _refuse(tx, run, refusal)
+    log_ended(run, refusal)
+
+
 async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, pool: ModelPool, shard_cases: int) -> None:
     """The same with the baseline's text as variant A: its answers are in the cache, unless the suite has changed."""
     asked = event.data
@@ -63,16 +87,18 @@ async def on_eval_requested(event: Event[EvalRequestedV1], db: Database, pool: M
     log_ended(run, refusal)
 
 
-def ab_run(event: Event[AbRequestedV1]) -> Run:
+def ab_run(event: Event[AbRequestedV1] | Event[AbRequestedV2]) -> Run:
     """The run that is asked for, as far as the request tells."""
     asked = event.data
+    variants = (asked.variant_a, asked.variant_b)
+    variant_a, variant_b = (texts.unread(each) if isinstance(each, VariantRef) else each for each in variants)
     return Run(
         run_id=asked.run_id,
         kind="ab",
         touchpoint_id=asked.touchpoint_id,
         workspace_id=asked.workspace_id,
-        variant_a=asked.variant_a,
-        variant_b=asked.variant_b,
+        variant_a=variant_a,
+        variant_b=variant_b,
         split=asked.split,
         requested_by=asked.requested_by,
         requested_at=event.time,
@@ -102,14 +128,18 @@ async def _start(
     try:
         run, chosen = await _prepare(tx.conn, run, case_ids, pool)
     except (CannotRun, ModelError) as no:
-        if (at := await runs.add(tx.conn, run, error=str(no))) is not None and run.kind == "ab":
-            tx.emit(reports.failed(run, str(no), at))
+        await _refuse(tx, run, str(no))
         return str(no)
     shards = domain.deal(chosen, shard_cases)
     prompts = tasks.prompt_sha256(run.variant_a), tasks.prompt_sha256(run.variant_b)
     if await runs.add(tx.conn, run, shards, prompts) is not None:
         tx.emit(*(ShardRequestedV1(run_id=run.run_id, shard=shard.shard) for shard in shards))
     return None
+
+
+async def _refuse(tx: Transaction[Any], run: Run, why: str) -> None:
+    if (at := await runs.add(tx.conn, run, error=why)) is not None and run.kind == "ab":
+        tx.emit(reports.failed(run, why, at))
 
 
 async def _prepare(conn: Connection, run: Run, case_ids: tuple[str, ...], pool: ModelPool) -> tuple[Run, list[str]]:

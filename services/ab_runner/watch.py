@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from libs.contracts.envelope import Event, EventData, event_id
-from libs.contracts.events.ab_runner import AbRequestedV1, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.ab_runner import AbRequestedV1, AbRequestedV2, EvalRequestedV1, ShardRequestedV1
 from libs.contracts.topology import durable
 from libs.service_kit import dead_letters
 from libs.service_kit.db import Database
@@ -80,9 +80,11 @@ class Watch:
         """Runs whose very request is a dead letter: nobody else would ever hear of them."""
         async with self._db.connection() as conn:
             asked = await dead_letters.waiting(conn, durable("ab_runner", AbRequestedV1).name)
+            by_reference = await dead_letters.waiting(conn, durable("ab_runner", AbRequestedV2).name)
             evals = await dead_letters.waiting(conn, durable("ab_runner", EvalRequestedV1).name)
         found = [
             *((handlers.ab_run(event), error) for event, error in _readable(AbRequestedV1, asked)),
+            *((handlers.ab_run(event), error) for event, error in _readable(AbRequestedV2, by_reference)),
             *((handlers.eval_run(event), error) for event, error in _readable(EvalRequestedV1, evals)),
         ]
         if not found:

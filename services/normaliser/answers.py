@@ -21,8 +21,9 @@ async def answer_list(query: ListSignals, db: Database) -> SignalPage:
 
 async def answer_count(query: CountSignals, db: Database) -> SignalCounts:
     """Counts by touchpoint: `stored` and `unprocessed` are signals that count, `rejected` those that do not."""
-    async with db.connection() as conn:
-        return SignalCounts(counts=tuple(await store.counts(conn, query.touchpoint_id)))
+    all_of_them = query.workspace_ids is None
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        return SignalCounts(counts=tuple(await store.counts(conn, query.touchpoint_id, every_workspace=all_of_them)))
 
 
 def _cursor(text: str) -> store.Cursor:

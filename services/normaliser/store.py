@@ -268,17 +268,20 @@ SELECT touchpoint_id,
        count(*) FILTER (WHERE rejected IS NULL) AS stored,
        count(*) FILTER (WHERE rejected IS NULL AND processed_at IS NULL) AS unprocessed,
        count(*) FILTER (WHERE rejected IS NOT NULL) AS rejected,
-       coalesce((SELECT observed FROM intake WHERE intake.touchpoint_id = s.touchpoint_id), 0) AS observed
+       coalesce((SELECT observed FROM intake WHERE intake.touchpoint_id = s.touchpoint_id
+                 AND ($2 OR bool_and(s.workspace_id IS NULL))), 0) AS observed
 FROM prompt_quality_signals AS s
-{where}
+WHERE $1::text IS NULL OR touchpoint_id = $1
 GROUP BY touchpoint_id ORDER BY touchpoint_id
 """
 
 
-async def counts(conn: Connection, touchpoint_id: str | None) -> list[TouchpointCounts]:
-    """Counts of one touchpoint, or of all; a touchpoint without signals has no row."""
-    if touchpoint_id is None:
-        rows = await conn.fetch(_COUNTS.format(where=""))
-    else:
-        rows = await conn.fetch(_COUNTS.format(where="WHERE touchpoint_id = $1"), touchpoint_id)
+async def counts(
+    conn: Connection, touchpoint_id: str | None, *, every_workspace: bool = True
+) -> list[TouchpointCounts]:
+    """Counts of one touchpoint, or of all; a touchpoint without signals has no row.
+
+    How often signals were seen is not known of each workspace apart, so it is told to those who see all of them.
+    """
+    rows = await conn.fetch(_COUNTS, touchpoint_id, every_workspace)
     return [TouchpointCounts(**row) for row in rows]

@@ -42,5 +42,6 @@ async def answer_get_pattern(query: GetPattern, db: Database) -> PatternReply:
 
 async def answer_get_detector_status(query: GetDetectorStatus, db: Database) -> DetectorStatus:
     """How far the detector is."""
-    async with db.connection() as conn:
-        return await runs.status(conn, query.touchpoint_id)
+    all_of_them = query.workspace_ids is None
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        return await runs.status(conn, query.touchpoint_id, every_workspace=all_of_them)

@@ -1,4 +1,4 @@
-"""Runs the registry with its HTTP gateway."""
+"""Runs the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry does when it hears an event or is asked a question."""
+"""What the registry does when it hears an event."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from libs.contracts.events.pattern_detector import ActivationJudgedV1
 from libs.contracts.events.proposal import ProposalApprovedV1
 from libs.contracts.events.registry import RollbackProposedV1
 from libs.contracts.prompts import content_sha256
-from libs.contracts.queries.registry import GetPrompt, PromptReply
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Poison
-from services.registry import metrics, prompts
+from services.registry import metrics
 from services.registry.adapters.base import StorageError, text_bytes
 from services.registry.adapters.feed_prompts import FeedPromptsAdapter
 from services.registry.domain import Target, previous_version
@@ -118,11 +117,3 @@ async def on_activation_judged(event: Event[ActivationJudgedV1], db: Database) -
         )
     metrics.ROLLBACKS_PROPOSED.inc()
     log.warning("refinement.rollback.proposed", touchpoint=activation.target.touchpoint_id)
-
-
-async def answer_prompt(query: GetPrompt, db: Database, ledger: Ledger) -> PromptReply:
-    """The live prompt, or that of a version. Raises Refused."""
-    target = Target(query.touchpoint_id, query.workspace_id)
-    if query.version_ref is None:
-        return PromptReply(prompt=await prompts.live_prompt(db, ledger, target))
-    return PromptReply(prompt=await prompts.prompt_of(db, target, query.version_ref))

@@ -18,6 +18,7 @@ from libs.contracts.vocabulary import Adapter
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
+from libs.service_kit.requests import Once
 from services.registry import metrics
 from services.registry.domain import Line, Target, previous_version
 from services.registry.store import entries, intents, versions
@@ -76,16 +77,27 @@ class Ledger:
         *,
         inbox: Event[Any] | Sequence[Event[Any]] = (),
         first: Callable[[], Awaitable[None]] | None = None,
+        once: Once[T] | None = None,
     ) -> T:
         """Run `work`, which may call `switch`, alone among all writers of the ledger. Raises Refused with 409.
 
         `first` runs when its turn has come in this process, before the lock: what it refuses costs the others nothing.
+        With `once`, a request that had its effect before raises Answered.
         """
+
+        async def work_once(tx: Transaction[Any]) -> T:
+            if once is None:
+                return await work(tx)
+            await once.begin(tx.conn)
+            outcome = await work(tx)
+            await once.end(tx.conn, outcome)
+            return outcome
+
         try:
             async with self._turn:
                 if first is not None:
-                    await first()
-                return await self._db.serializable(work, inbox=inbox, lock=LOCK)
+                    await self._unless_answered(first, once)
+                return await self._db.serializable(work_once, inbox=inbox, lock=LOCK)
         except asyncpg.UniqueViolationError as error:
             if error.constraint_name != ONE_LIVE:
                 raise
@@ -96,8 +108,25 @@ class Ledger:
                 metrics.CONFLICTS.inc()
             raise
 
+    async def _unless_answered(self, first: Callable[[], Awaitable[None]], once: Once[Any] | None) -> None:
+        """What was done under this request would be refused now: whether it was done is looked up then."""
+        try:
+            await first()
+        except Refused:
+            if once is not None:
+                async with self._db.connection() as conn:
+                    await once.look(conn)
+            raise
+
     async def activate(
-        self, target: Target, version_ref: str, *, expected_live: str | None, by: str, reason: str
+        self,
+        target: Target,
+        version_ref: str,
+        *,
+        expected_live: str | None,
+        by: str,
+        reason: str,
+        once: Once[Switched] | None = None,
     ) -> Switched:
         """Make a recorded version live at once (tier 1), if `expected_live` is what is live now.
 
@@ -118,9 +147,11 @@ class Ledger:
             change = Change("activated", target, stamp.version, stamp.adapter, by, reason, stamp.version.proposal_id)
             return await switch(tx, change, expected_live=expected_live)
 
-        return announce(await self.transact(work, first=refuse_who_lost_already))
+        return announce(await self.transact(work, first=refuse_who_lost_already, once=once))
 
-    async def roll_back(self, target: Target, to_version: str | None, *, by: str, reason: str) -> Switched:
+    async def roll_back(
+        self, target: Target, to_version: str | None, *, by: str, reason: str, once: Once[Switched] | None = None
+    ) -> Switched:
         """Put an earlier version back at once (tier 1); without a name, the previous one.
 
         Raises Refused: 404 for a version that is not there, 409 where there is nothing to go back to.
@@ -133,7 +164,7 @@ class Ledger:
             change = Change("rolled_back", target, stamp.version, stamp.adapter, by, reason, live.proposal_id)
             return await switch(tx, change, expected_live=live.version_ref)
 
-        return announce(await self.transact(work))
+        return announce(await self.transact(work, once=once))
 
     async def confirm(self, intent_id: UUID, commit: str) -> Switched | None:
         """The intent's text was seen at `commit` of the tracked branch: it is live. None when it was before."""
@@ -182,7 +213,7 @@ async def switch(tx: Transaction[Any], change: Change, *, expected_live: str | N
     await versions.activate(tx.conn, row)
     lines = [*change.before, _line(change, row, live), *await _superseded(tx, change)]
     written = await entries.append(tx.conn, head, *lines)
-    tx.emit(_fact(change, row, live))
+    tx.emit(_fact(change, row, live, written[len(change.before)].seq))
     return Switched(change, row, live, written)
 
 
@@ -310,7 +341,9 @@ def _line(change: Change, row: Activation, live: Activation | None) -> Line:
     )
 
 
-def _fact(change: Change, row: Activation, live: Activation | None) -> VersionActivatedV1 | VersionRolledBackV1:
+def _fact(
+    change: Change, row: Activation, live: Activation | None, ledger_seq: int
+) -> VersionActivatedV1 | VersionRolledBackV1:
     touchpoint_id, workspace_id = change.target
     if change.kind == "rolled_back" and live is not None:
         return VersionRolledBackV1(
@@ -325,6 +358,7 @@ def _fact(change: Change, row: Activation, live: Activation | None) -> VersionAc
             reason=change.reason,
             rolled_back_by=change.by,
             rolled_back_at=row.activated_at,
+            ledger_seq=ledger_seq,
         )
     return VersionActivatedV1(
         activation_id=row.id,
@@ -337,6 +371,7 @@ def _fact(change: Change, row: Activation, live: Activation | None) -> VersionAc
         proposal_id=change.proposal_id,
         activated_by=change.by,
         activated_at=row.activated_at,
+        ledger_seq=ledger_seq,
     )
 
 

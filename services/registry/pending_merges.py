@@ -15,6 +15,7 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
+from libs.service_kit.requests import Once
 from services.registry import metrics
 from services.registry.adapters import RollbackProposal, StorageError
 from services.registry.adapters.base import StorageErrorCode
@@ -139,7 +140,13 @@ class PendingMerges:
     # --- rollback -----------------------------------------------------------------------------------------
 
     async def propose_rollback(
-        self, target: Target, to_version: str | None, *, by: str, reason: str
+        self,
+        target: Target,
+        to_version: str | None,
+        *,
+        by: str,
+        reason: str,
+        once: Once[ProposedRollback] | None = None,
     ) -> ProposedRollback:
         """How a person gets the earlier version back; nothing changes in the repository.
 
@@ -162,9 +169,14 @@ class PendingMerges:
             diff=proposal.diff,
             created_by=by,
         )
-        intent = await self._ledger.transact(lambda tx: _open_rollback(tx, wanted, proposal))
+
+        async def work(tx: Transaction[Any]) -> ProposedRollback:
+            intent = await _open_rollback(tx, wanted, proposal)
+            return ProposedRollback(intent.intent_id, target, live.version_ref, proposal)
+
+        proposed = await self._ledger.transact(work, once=once)
         metrics.ROLLBACKS_PROPOSED.inc()
-        return ProposedRollback(intent.intent_id, target, live.version_ref, proposal)
+        return proposed
 
     async def _rollback_of(self, target: Target, to_version: str | None) -> tuple[versions.Activation, versions.Text]:
         async with self._db.transaction() as tx:

@@ -14,6 +14,7 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.vocabulary import registered
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
+from libs.service_kit.requests import Once
 from services.registry.adapters import StorageError
 from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts
 from services.registry.domain import (
@@ -85,7 +86,9 @@ class Registration:
             _require_same_scope(wanted, known)
             return [await _planned(conn, touchpoint, known, found) for touchpoint in wanted]
 
-    async def apply(self, wanted: Sequence[Touchpoint], by: str) -> list[Planned]:
+    async def apply(
+        self, wanted: Sequence[Touchpoint], by: str, once: Once[list[Planned]] | None = None
+    ) -> list[Planned]:
         """Register the touchpoints in one transaction; those that are as wanted already are left alone."""
         found = await self._read_all(wanted)
         switched: list[Switched] = []
@@ -100,7 +103,7 @@ class Registration:
                 switched.extend(await _carry_out(tx, touchpoint, planned[-1], found, by))
             return planned
 
-        planned = await self._ledger.transact(work)
+        planned = await self._ledger.transact(work, once=once)
         for each in switched:
             announce(each)
         return planned

@@ -87,7 +87,7 @@ async def forget_old_runs(db: Database, kept: timedelta) -> None:
 async def answer_runs(query: ListScanRuns, db: Database) -> ScanRuns:
     """The newest runs."""
     async with db.connection() as conn:
-        return ScanRuns(runs=tuple(await store.runs(conn, query.touchpoint_id, query.limit)))
+        return ScanRuns(runs=tuple(await store.runs(conn, query)))
 
 
 async def answer_resolve(query: ResolveEvidence, db: Database, platform: Platform, timeout_s: float) -> EvidenceStates:

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from libs.contracts.events.normaliser import SignalObservedV1
-from libs.contracts.queries.scanner import ScanRun
+from libs.contracts.queries.scanner import ListScanRuns, ScanRun
 from libs.service_kit.db import Connection
 from services.scanner.domain import Source, Watermark
 
@@ -176,7 +176,12 @@ async def unsaid(conn: Connection, source: Source, signals: Sequence[SignalObser
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-_RUNS = "SELECT * FROM scan_runs {where} ORDER BY started_at DESC, run_id LIMIT $1"
+_RUNS = """
+SELECT * FROM scan_runs
+WHERE ($2::text IS NULL OR touchpoint_id = $2)
+  AND (NOT $3 OR touchpoint_id IN (SELECT touchpoint_id FROM known_touchpoints WHERE scope = 'global'))
+ORDER BY started_at DESC, run_id LIMIT $1
+"""
 
 
 async def add_run(conn: Connection, run: ScanRun) -> None:
@@ -195,12 +200,9 @@ async def add_run(conn: Connection, run: ScanRun) -> None:
     )
 
 
-async def runs(conn: Connection, touchpoint_id: str | None, limit: int) -> list[ScanRun]:
-    """The newest runs, of one touchpoint or of all."""
-    if touchpoint_id is None:
-        rows = await conn.fetch(_RUNS.format(where=""), limit)
-    else:
-        rows = await conn.fetch(_RUNS.format(where="WHERE touchpoint_id = $2"), limit, touchpoint_id)
+async def runs(conn: Connection, query: ListScanRuns) -> list[ScanRun]:
+    """The newest runs, of one touchpoint or of all; a run over several workspaces counts for all of them."""
+    rows = await conn.fetch(_RUNS, query.limit, query.touchpoint_id, query.shared_only)
     return [ScanRun(**{name: row[name] for name in ScanRun.model_fields}) for row in rows]
 
 

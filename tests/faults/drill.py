@@ -28,7 +28,7 @@ TOUCHPOINT = "drill.intent"
 BATCH = 20
 PUSHERS = 4
 SETTLE_S = 240.0
-VICTIMS = ("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry", "qa_ingest")
+VICTIMS = ("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry", "gateway", "qa_ingest")
 SERVERS = ("postgres", "nats")
 PROMPT = "## Labels\n\n### a\nAbout a.\n\n### b\nAbout b.\n"
 

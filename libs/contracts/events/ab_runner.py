@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.evaluations import MetricComparison, Variant
+from libs.contracts.evaluations import MetricComparison, Variant, VariantRef
 from libs.contracts.text import Label
 from libs.contracts.vocabulary import (
     Name,
@@ -32,6 +32,25 @@ class AbRequestedV1(EventData):
     workspace_id: UUID | None = None
     variant_a: Variant
     variant_b: Variant
+    split: Split = "test"
+    case_ids: tuple[Name, ...] = Field(default=(), max_length=10_000)
+    requested_by: Name
+
+    def natural_key(self) -> str:
+        """The run."""
+        return str(self.run_id)
+
+
+class AbRequestedV2(EventData):
+    """A person asks for both variants to be run over the same cases. The runner fetches the texts from their owners."""
+
+    type: ClassVar[str] = "refinement.ab.requested.v2"
+
+    run_id: UUID
+    touchpoint_id: TouchpointId
+    workspace_id: UUID | None = None
+    variant_a: VariantRef
+    variant_b: VariantRef
     split: Split = "test"
     case_ids: tuple[Name, ...] = Field(default=(), max_length=10_000)
     requested_by: Name

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.touchpoints import Touchpoint, known_keys
+from libs.contracts.touchpoints import HeardTouchpoint
 from libs.contracts.vocabulary import Adapter, Name, Sha256, ShortText, TouchpointId, VersionRef
 
 
@@ -17,7 +17,7 @@ class TouchpointRegisteredV1(EventData):
 
     type: ClassVar[str] = "refinement.touchpoint.registered.v1"
 
-    touchpoint: Annotated[Touchpoint, BeforeValidator(known_keys)]
+    touchpoint: HeardTouchpoint
     revision: int = Field(ge=1)
     registered_by: Name
 
@@ -45,6 +45,7 @@ class VersionActivatedV1(EventData):
     proposal_id: UUID | None = None
     activated_by: Name
     activated_at: AwareDatetime
+    ledger_seq: int | None = Field(default=None, description="the number of its ledger entry")
 
     def natural_key(self) -> str:
         """The activation."""
@@ -67,6 +68,7 @@ class VersionRolledBackV1(EventData):
     reason: ShortText
     rolled_back_by: Name
     rolled_back_at: AwareDatetime
+    ledger_seq: int | None = Field(default=None, description="the number of its ledger entry")
 
     def natural_key(self) -> str:
         """The activation that put the earlier version back."""

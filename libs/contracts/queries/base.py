@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from typing import ClassVar, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
+
+MAX_REPLY_BYTES = 3 * 1024 * 1024
+"""Largest answer, as JSON: below what the bus carries."""
 
 
 class Reply(Frozen):
@@ -23,3 +29,9 @@ class AnyQuery(Frozen):
 
 class Query(AnyQuery, Generic[ReplyT]):
     """A question that is answered with a `ReplyT`."""
+
+
+class Repeatable(Frozen):
+    """A question that changes something. Asked again under the same id, it has no second effect."""
+
+    request_id: UUID | None = Field(default=None, description="the same id again is answered as the first time")

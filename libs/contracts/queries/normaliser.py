@@ -87,3 +87,4 @@ class CountSignals(Query[SignalCounts]):
     reply: ClassVar[type[Reply]] = SignalCounts
 
     touchpoint_id: TouchpointId | None = None
+    workspace_ids: tuple[UUID, ...] | None = Field(default=None, description="None: no limit by workspace")

@@ -68,3 +68,4 @@ class GetDetectorStatus(Query[DetectorStatus]):
     reply: ClassVar[type[Reply]] = DetectorStatus
 
     touchpoint_id: TouchpointId | None = None
+    workspace_ids: tuple[UUID, ...] | None = Field(default=None, description="None: no limit by workspace")

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from libs.contracts.proposals import ProposalDetail, ProposalSummary
-from libs.contracts.queries.base import Query, Reply
+from libs.contracts.queries.base import Query, Repeatable, Reply
 from libs.contracts.vocabulary import (
     Name,
     ProposalState,
@@ -51,7 +51,7 @@ class GetProposal(Query[ProposalReply]):
     proposal_id: UUID
 
 
-class ApproveProposal(Query[ProposalReply]):
+class ApproveProposal(Query[ProposalReply], Repeatable):
     """Approve exactly the text with this hash. Refused (409) when the gate is not passed; the answer says why."""
 
     subject: ClassVar[str] = "ask.proposal.proposals.approve.v1"
@@ -63,7 +63,7 @@ class ApproveProposal(Query[ProposalReply]):
     reason: ShortText = ""
 
 
-class WaiveProposal(Query[ProposalReply]):
+class WaiveProposal(Query[ProposalReply], Repeatable):
     """Waive an undecided verdict or a missing suite, by a named person with a reason."""
 
     subject: ClassVar[str] = "ask.proposal.proposals.waive.v1"
@@ -74,7 +74,7 @@ class WaiveProposal(Query[ProposalReply]):
     reason: ShortText = Field(min_length=1)
 
 
-class RejectProposal(Query[ProposalReply]):
+class RejectProposal(Query[ProposalReply], Repeatable):
     """Turn a proposal down; with `bad_signals`, its evidence leaves the pool."""
 
     subject: ClassVar[str] = "ask.proposal.proposals.reject.v1"

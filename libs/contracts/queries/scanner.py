@@ -59,4 +59,5 @@ class ListScanRuns(Query[ScanRuns]):
     reply: ClassVar[type[Reply]] = ScanRuns
 
     touchpoint_id: TouchpointId | None = None
+    shared_only: bool = Field(default=False, description="without those over several workspaces")
     limit: int = Field(default=50, ge=1, le=500)

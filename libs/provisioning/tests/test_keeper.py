@@ -65,8 +65,8 @@ async def admin(installation: Installation) -> AsyncIterator[BusAdmin]:
 
 
 @pytest.fixture
-async def registry(installation: Installation) -> AsyncIterator[Asker]:
-    async with account(installation, "registry") as client:
+async def gateway(installation: Installation) -> AsyncIterator[Asker]:
+    async with account(installation, "gateway") as client:
         yield Asker(lambda: client)
 
 
@@ -130,21 +130,21 @@ async def serving(installation: Installation) -> AsyncIterator[Database]:
 
 @pytest.mark.parametrize("terminate", [False, True])
 async def test_what_was_given_up_is_a_dead_letter_once_and_can_be_replayed(
-    installation: Installation, admin: BusAdmin, registry: Asker, terminate: bool
+    installation: Installation, admin: BusAdmin, gateway: Asker, terminate: bool
 ) -> None:
     event = observed()
     await push(installation, [event])
     await strand(installation, admin, terminate=terminate)
     async with serving(installation) as db, kept(keeper(installation, every_s=0.1)):
         await nothing_waits(admin)
-        (letter,) = await letters(registry)
+        (letter,) = await letters(gateway)
         assert (letter.consumer, letter.event_id, letter.bytes) == (HEARD.name, event.id, len(event.encode()))
         assert letter.error_class == "Stranded"
         assert ("its consumer ended it" if terminate else "gave it up after 2 deliveries") in letter.error
         assert await effects(db) == []  # the server does not deliver it any more
 
         for _ in range(2):
-            await registry.ask(
+            await gateway.ask(
                 ReplayDeadLetter(dead_letter_id=letter.dead_letter_id),
                 subject=dead_letter_replay_subject("normaliser"),
             )
@@ -152,19 +152,19 @@ async def test_what_was_given_up_is_a_dead_letter_once_and_can_be_replayed(
 
 
 async def test_the_control_without_a_keeper_nobody_hears_of_it(
-    installation: Installation, admin: BusAdmin, registry: Asker
+    installation: Installation, admin: BusAdmin, gateway: Asker
 ) -> None:
     await push(installation, [observed()])
     await strand(installation, admin)
     async with serving(installation) as db:
         await asyncio.sleep(2)
-        assert await letters(registry) == []
+        assert await letters(gateway) == []
         assert await effects(db) == []
         assert await advisories(admin) == 1
 
 
 async def test_several_keepers_and_the_same_advisory_again_make_one_letter_each(
-    installation: Installation, admin: BusAdmin, registry: Asker
+    installation: Installation, admin: BusAdmin, gateway: Asker
 ) -> None:
     await push(installation, [observed() for _ in range(30)])
     await strand(installation, admin)
@@ -172,14 +172,14 @@ async def test_several_keepers_and_the_same_advisory_again_make_one_letter_each(
         for _ in range(2):
             async with kept(keeper(installation, every_s=0.05)), kept(keeper(installation, every_s=0.05)):
                 await nothing_waits(admin)
-            assert len(await letters(registry)) == 30
+            assert len(await letters(gateway)) == 30
             # As after a restore of the bus: the durable begins at the first advisory again.
             await admin.ask(f"CONSUMER.DELETE.{ADVISORIES}.{topology.KEEPER}")
             await topology._upsert_durable(admin, ADVISORIES, topology.keeper_config())
 
 
 async def test_a_service_that_is_away_gets_its_letter_when_it_is_back(
-    installation: Installation, admin: BusAdmin, registry: Asker
+    installation: Installation, admin: BusAdmin, gateway: Asker
 ) -> None:
     await push(installation, [observed()])
     await strand(installation, admin)
@@ -193,19 +193,19 @@ async def test_a_service_that_is_away_gets_its_letter_when_it_is_back(
         assert "is not with the dead letters of normaliser yet: NoRespondersError" in told[0]
         async with serving(installation):
             await nothing_waits(admin)
-            assert len(await letters(registry)) == 1
+            assert len(await letters(gateway)) == 1
             assert made.kept.copied == 1
 
 
 async def test_a_body_that_is_no_event_is_copied_whole(
-    installation: Installation, admin: BusAdmin, registry: Asker
+    installation: Installation, admin: BusAdmin, gateway: Asker
 ) -> None:
     bodies = [b"", b"\xff\x00 not JSON", b"[" * 100_000, b"x" * (2 * 1024 * 1024 + 7)]
     await push(installation, list(bodies))
     await strand(installation, admin)
     async with serving(installation), kept(keeper(installation, every_s=0.05)):
         await nothing_waits(admin)
-        assert sorted(letter.bytes for letter in await letters(registry)) == sorted(map(len, bodies))
+        assert sorted(letter.bytes for letter in await letters(gateway)) == sorted(map(len, bodies))
 
 
 async def test_what_is_gone_or_belongs_to_nobody_here_is_said_and_left(

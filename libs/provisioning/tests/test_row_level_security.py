@@ -33,7 +33,7 @@ OF_NO_WORKSPACE = {
     *{("ab_runner", "suites"), ("ab_runner", "cases"), ("ab_runner", "results")},
     *{("scanner", table) for table in ("sources", "watermarks", "recent_rows", "scan_runs")},
     # one row for the whole ledger; keys of callers
-    *{("registry", "ledger_head"), ("registry", "idempotency_keys")},
+    *{("registry", "ledger_head"), ("registry", "idempotency_keys"), ("gateway", "idempotency_keys")},
 }
 
 _TABLES = """

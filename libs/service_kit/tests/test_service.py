@@ -95,7 +95,7 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 15) -
 
 async def registry_asker(installation: Installation) -> tuple[Client, Asker]:
     client = await nats.connect(
-        installation.servers.nats_url, user="registry", password=installation.servers.nats_password("registry")
+        installation.servers.nats_url, user="gateway", password=installation.servers.nats_password("gateway")
     )
     return client, Asker(lambda: client)
 

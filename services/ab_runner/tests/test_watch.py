@@ -49,9 +49,11 @@ async def db(database: OpenDatabase) -> Database:
 @pytest.fixture
 async def gateway(installation: Installation) -> AsyncIterator[Gateway]:
     client = await nats.connect(
-        installation.servers.nats_url, user="registry", password=installation.servers.nats_password("registry")
+        installation.servers.nats_url, user="gateway", password=installation.servers.nats_password("gateway")
     )
-    yield Gateway(client)
+    bus = await installation.bus_admin()
+    yield Gateway(client, bus)
+    await bus.close()
     await client.close()
 
 

@@ -20,15 +20,15 @@ from services.normaliser.tests.support import observed, registered
 
 
 @pytest.fixture
-async def registry(installation: Installation) -> AsyncIterator[Client]:
-    """A connection in the name of the registry, whose gateway asks the normaliser."""
-    settings = installation.settings("registry")
+async def gateway(installation: Installation) -> AsyncIterator[Client]:
+    """A connection in the name of the gateway, which asks the normaliser."""
+    settings = installation.settings("gateway")
     client = await nats.connect(settings["nats_url"], user=settings["nats_user"], password=settings["nats_password"])
     yield client
     await client.close()
 
 
-async def test_the_running_service_stores_says_and_answers(installation: Installation, registry: Client) -> None:
+async def test_the_running_service_stores_says_and_answers(installation: Installation, gateway: Client) -> None:
     """Signals before and after the registration, some twice, over the real bus: each is one signal."""
     admin = await installation.bus_admin()
     js = admin.jetstream()
@@ -47,7 +47,7 @@ async def test_the_running_service_stores_says_and_answers(installation: Install
         heard = await hear(js, count=200)
         assert {event.data.signal_id for event in heard} == {event.data.signal_id for event in [*early, *late]}
 
-        asker = Asker(lambda: registry)
+        asker = Asker(lambda: gateway)
         [count] = (await asker.ask(CountSignals(touchpoint_id="support.intent"))).counts
         assert (count.stored, count.unprocessed, count.rejected) == (200, 200, 0)
         page = await asker.ask(ListSignals(limit=10))

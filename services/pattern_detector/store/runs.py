@@ -100,7 +100,9 @@ SELECT (SELECT count(*) FROM signals WHERE $1::text IS NULL OR touchpoint_id = $
        (SELECT count(*) FROM patterns WHERE state IS NOT NULL AND state <> 'resolved'
            AND ($1::text IS NULL OR touchpoint_id = $1)) AS patterns,
        (SELECT coalesce(sum(heard), 0)::bigint FROM intake
-           WHERE $1::text IS NULL OR touchpoint_id = $1) AS heard,
+           WHERE ($1::text IS NULL OR touchpoint_id = $1)
+           AND ($2 OR NOT EXISTS (SELECT FROM signals s
+                WHERE s.touchpoint_id = intake.touchpoint_id AND s.workspace_id IS NOT NULL))) AS heard,
        last.run_id AS last_run_id, last.finished_at AS last_run_at, asked.request_id AS last_request_id
 FROM (SELECT) AS always
 LEFT JOIN LATERAL (SELECT run_id, finished_at FROM runs WHERE $1::text IS NULL OR touchpoint_id = $1
@@ -111,8 +113,11 @@ LEFT JOIN LATERAL (SELECT request_id FROM runs WHERE request_id IS NOT NULL
 """
 
 
-async def status(conn: Connection, touchpoint_id: str | None) -> DetectorStatus:
-    """Counts of the projection and the newest run, of one touchpoint or of all."""
-    row = await conn.fetchrow(_STATUS, touchpoint_id)
+async def status(conn: Connection, touchpoint_id: str | None, *, every_workspace: bool = True) -> DetectorStatus:
+    """Counts of the projection and the newest run, of one touchpoint or of all.
+
+    What was heard is not known of each workspace apart, so it is told to those who see all of them.
+    """
+    row = await conn.fetchrow(_STATUS, touchpoint_id, every_workspace)
     assert row is not None
     return DetectorStatus(**row)

@@ -65,7 +65,7 @@ async def published(installation: Installation, kind: type[EventData]) -> int:
 async def test_from_a_pattern_to_an_approval(installation: Installation, service: Service) -> None:
     await say(installation, "registry", registered())
     await say(installation, "pattern_detector", detected())
-    client = await connect(installation.servers, "registry")
+    client = await connect(installation.servers, "gateway")
     asker = Asker(lambda: client)
     listed: tuple[ProposalSummary, ...] = ()
 

@@ -19,7 +19,7 @@ from libs.service_kit.consumers import Consumer
 from libs.service_kit.errors import Refused
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
-from services.registry import handlers
+from services.registry import answers, handlers
 from services.registry.domain import Target
 from services.registry.drift import DriftCheck
 from services.registry.store import intents
@@ -309,10 +309,10 @@ async def test_a_worse_verdict_asks_for_a_rollback(parts: Parts, verdict: str, a
 async def test_the_prompt_asked_for_is_the_live_one_or_the_version_named(parts: Parts) -> None:
     await parts.register(in_table())
     second = await parts.record(IN_TABLE, SECOND)
-    live = await handlers.answer_prompt(GetPrompt(touchpoint_id="summary"), parts.db, parts.ledger)
-    named = await handlers.answer_prompt(GetPrompt(touchpoint_id="summary", version_ref=second), parts.db, parts.ledger)
+    live = await answers.answer_prompt(GetPrompt(touchpoint_id="summary"), parts.db, parts.ledger)
+    named = await answers.answer_prompt(GetPrompt(touchpoint_id="summary", version_ref=second), parts.db, parts.ledger)
     assert (live.prompt.parts[0].text, named.prompt.parts[0].text) == (FIRST, SECOND)
     for query in (GetPrompt(touchpoint_id="other"), GetPrompt(touchpoint_id="summary", version_ref="git:0")):
         with pytest.raises(Refused) as no:
-            await handlers.answer_prompt(query, parts.db, parts.ledger)
+            await answers.answer_prompt(query, parts.db, parts.ledger)
         assert no.value.status == 404

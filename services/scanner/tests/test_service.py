@@ -24,16 +24,16 @@ from services.scanner.tests.support import PlatformTables, at, registered, sourc
 
 
 @pytest.fixture
-async def registry(installation: Installation) -> AsyncIterator[Client]:
-    """A connection in the name of the registry, whose gateway asks the scanner."""
-    settings = installation.settings("registry")
+async def gateway(installation: Installation) -> AsyncIterator[Client]:
+    """A connection in the name of the gateway, which asks the scanner."""
+    settings = installation.settings("gateway")
     client = await nats.connect(settings["nats_url"], user=settings["nats_user"], password=settings["nats_password"])
     yield client
     await client.close()
 
 
 async def test_the_running_service_scans_on_schedule_and_on_demand_and_over_a_restart(
-    installation: Installation, registry: Client, tables: PlatformTables
+    installation: Installation, gateway: Client, tables: PlatformTables
 ) -> None:
     admin = await installation.bus_admin()
     js = admin.jetstream()
@@ -42,7 +42,7 @@ async def test_the_running_service_scans_on_schedule_and_on_demand_and_over_a_re
         platform_dsn=SecretStr(installation.admin_dsn),
         scan_poll_s=0.05,
     )
-    asker = Asker(lambda: registry)
+    asker = Asker(lambda: gateway)
 
     async def publish(event: Event[Any]) -> None:
         await js.publish(event.type, event.encode(), stream="REFINEMENT")

@@ -1,4 +1,4 @@
-"""Patterns, read from the detector."""
+"""Patterns, read from the detector, and detector runs asked for."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi import Query as Param
-from pydantic import AwareDatetime
 
 from libs.auth.claims import Caller
+from libs.contracts.events.pattern_detector import DetectRequestedV1
 from libs.contracts.patterns import PatternDetail
 from libs.contracts.queries.pattern_detector import GetPattern, ListPatterns, Patterns
-from libs.contracts.vocabulary import TouchpointId
+from libs.contracts.vocabulary import Instant, TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import CurrentCaller, workspaces_of
-from services.registry.api.gateway import Gateway, GatewayDep
+from services.gateway.api.access import CurrentCaller, workspaces_of
+from services.gateway.api.asking import Gateway, GatewayDep, OnceDep, Requested
+from services.gateway.api.body import JsonRoute
 
-router = APIRouter(tags=["patterns"])
+router = APIRouter(route_class=JsonRoute)
 Limit = Annotated[int, Param(ge=1, le=500)]
 
 
-@router.get("/touchpoints/{touchpoint_id}/patterns")
+@router.get("/touchpoints/{touchpoint_id}/patterns", tags=["patterns"])
 async def patterns_of_touchpoint(
     touchpoint_id: TouchpointId,
     caller: CurrentCaller,
@@ -41,11 +42,11 @@ async def patterns_of_touchpoint(
     )
 
 
-@router.get("/patterns")
+@router.get("/patterns", tags=["patterns"])
 async def patterns(
     caller: CurrentCaller,
     gateway: GatewayDep,
-    since: AwareDatetime | None = None,
+    since: Instant | None = None,
     limit: Limit = 20,
     include_resolved: bool = False,
 ) -> Patterns:
@@ -55,10 +56,18 @@ async def patterns(
     )
 
 
-@router.get("/patterns/{pattern_id}")
+@router.get("/patterns/{pattern_id}", tags=["patterns"])
 async def pattern(pattern_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> PatternDetail:
     """One pattern with its evidence."""
     return await visible_pattern(gateway, caller, pattern_id)
+
+
+@router.post("/touchpoints/{touchpoint_id}/detect", status_code=202, tags=["touchpoints"])
+async def detect(touchpoint_id: TouchpointId, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> Requested:
+    """Ask for a detector run now."""
+    await gateway.touchpoint(touchpoint_id)
+    request = DetectRequestedV1(request_id=once.request_id, touchpoint_id=touchpoint_id, requested_by=caller.subject)
+    return await gateway.emit_once(once, Requested(request_id=once.request_id), request)
 
 
 async def visible_pattern(gateway: Gateway, caller: Caller, pattern_id: UUID) -> PatternDetail:

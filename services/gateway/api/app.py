@@ -1,4 +1,4 @@
-"""The gateway: the one HTTP API of the refinement loop, put together from its routers."""
+"""The HTTP API, put together from its routers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 
-from services.registry.api import (
+from services.gateway.api import errors
+from services.gateway.api.access import DOCS_FILES, Guard
+from services.gateway.api.asking import Gateway
+from services.gateway.api.body import BodyLimit
+from services.gateway.routers import (
+    ab_runner,
     dead_letters,
-    errors,
-    evaluations,
-    ledger,
-    patterns,
-    proposals,
-    signals,
-    touchpoints,
-    versions,
+    live,
+    normaliser,
+    pattern_detector,
+    proposal,
+    registry,
+    scanner,
 )
-from services.registry.api.access import DOCS_FILES, Guard
-from services.registry.api.body import BodyLimit
-from services.registry.api.gateway import Gateway
 
 PREFIX = "/api/refinement"
 ABOUT = """The refinement loop over HTTP: push signals, read patterns, measure and decide on proposals, see or change
@@ -30,7 +30,7 @@ which version of a prompt is live.
 Every request carries `Authorization: Bearer <JWT>` of an admin, except `POST /signals` (scope `signals:write`) and
 `GET …/live` (scope `prompts:read`). Every failure is `application/problem+json` with a stable `code`; a 409 tells the
 state that holds now, a 422 names each field."""
-ROUTERS = (signals, touchpoints, patterns, proposals, evaluations, versions, ledger, dead_letters)
+ROUTERS = (normaliser, registry, scanner, pattern_detector, proposal, ab_runner, live, dead_letters)
 
 
 def build_api(gateway: Gateway) -> FastAPI:

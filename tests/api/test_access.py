@@ -15,9 +15,9 @@ from libs.contracts.evaluations import AbReport
 from libs.contracts.queries.ab_runner import AbReportReply, AbReports, GetRun, ListRuns
 from libs.service_kit.queries import Responder
 from libs.service_kit.testing import Installation
-from services.registry.api.access import OPEN, may
-from services.registry.tests.conftest import Api
+from services.gateway.api.access import OPEN, may
 from services.registry.tests.support import in_table
+from tests.api.conftest import Api
 
 ROOT = "/api/refinement"
 UNIFORM = {"type": "about:blank", "title": "Not allowed", "code": "not_allowed"}
@@ -39,7 +39,7 @@ async def callers(api: Api) -> dict[str, Any]:
     return {
         "none": (401, await api.bare()),
         "garbage": (401, await api.bare({"Authorization": "Bearer a.b.c"})),
-        "other key": (401, await Api(api.service, stranger, api._stack).admin()),
+        "other key": (401, await Api(api.service, api.registry, stranger, api._stack).admin()),
         "expired": (401, await api.admin(lifetime_s=-60)),
         "other issuer": (401, await api.admin(issuer="eve")),
         "other audience": (401, await api.admin(audience="eve")),

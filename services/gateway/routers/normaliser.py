@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
-import pydantic_core
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from fastapi import Query as Param
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
@@ -18,13 +16,12 @@ from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.queries.normaliser import CountSignals, ListSignals, SignalCounts, SignalPage
 from libs.contracts.vocabulary import Name, TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import CurrentCaller, require_workspace, workspaces_of
-from services.registry.api.body import without_nul
-from services.registry.api.errors import MOST_ERRORS, field_errors, invalid, problem
-from services.registry.api.gateway import GatewayDep
-from services.registry.store import idempotency
+from services.gateway.api.access import CurrentCaller, require_workspace, workspaces_of
+from services.gateway.api.asking import GatewayDep, OnceDep
+from services.gateway.api.body import JsonRoute, parsed
+from services.gateway.api.errors import MOST_ERRORS, field_errors, invalid, problem
 
-router = APIRouter(tags=["signals"])
+router = APIRouter(route_class=JsonRoute, tags=["signals"])
 MAX_BATCH = 1_000
 
 
@@ -47,37 +44,22 @@ def _body_schema() -> dict[str, Any]:
 
 
 @router.post("/signals", status_code=202, response_model=Accepted, openapi_extra=_body_schema())
-async def push(
-    request: Request,
-    caller: CurrentCaller,
-    gateway: GatewayDep,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
-) -> Accepted | JSONResponse:
+async def push(request: Request, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> Accepted | JSONResponse:
     """Take one signal, or up to 1,000 as `{"signals": [...]}`. The same Idempotency-Key gets the same answer.
 
     What a signal leaves out: `source_key` is made from caller, key and index; `evidence_ref` names that;
     `actor_id` is the caller, then of kind `machine`; `observed_at` is now. Fields that are not known are ignored.
     """
-    body = await request.body()
-    raw = _signals(body)
+    raw = _signals(await request.body())
     if len(raw) > MAX_BATCH:
         return problem(413, "too_many", f"signals: {len(raw)} at once, at most {MAX_BATCH} are taken")
-    key = idempotency_key or uuid4().hex
-    signals, errors = _observed(raw, caller, key)
+    signals, errors = _observed(raw, caller, once.key or uuid4().hex)
     if errors:
         return invalid(errors)
     for workspace_id in {signal.workspace_id for signal in signals}:
         require_workspace(caller, workspace_id)
-    mine = idempotency.Answered(hashlib.sha256(body).hexdigest(), [signal.signal_id for signal in signals])
-    async with gateway.db.transaction() as tx:
-        answer = mine
-        if idempotency_key is not None:
-            answer = await idempotency.claim(tx.conn, _caller_key(caller), idempotency_key, mine)
-        if answer is mine:
-            tx.emit(*signals)
-    if answer.request_sha256 != mine.request_sha256:
-        return problem(422, "idempotency_key_reused", "this Idempotency-Key came with another body before")
-    return Accepted(accepted=len(answer.signal_ids), signal_ids=answer.signal_ids)
+    answer = Accepted(accepted=len(signals), signal_ids=[signal.signal_id for signal in signals])
+    return await gateway.emit_once(once, answer, *signals)
 
 
 @router.get("/signals")
@@ -105,18 +87,18 @@ async def list_signals(
 
 
 @router.get("/signals/counts")
-async def count_signals(gateway: GatewayDep, touchpoint_id: TouchpointId | None = None) -> SignalCounts:
-    """How many signals there are by touchpoint and state."""
-    return await gateway.ask(CountSignals(touchpoint_id=touchpoint_id))
+async def count_signals(
+    caller: CurrentCaller, gateway: GatewayDep, touchpoint_id: TouchpointId | None = None
+) -> SignalCounts:
+    """How many signals there are by touchpoint and state, of the workspaces in the token and of global touchpoints."""
+    return await gateway.ask(CountSignals(touchpoint_id=touchpoint_id, workspace_ids=workspaces_of(caller)))
 
 
 def _signals(body: bytes) -> list[Any]:
     try:
-        document = pydantic_core.from_json(body, allow_inf_nan=False)
+        document = parsed(body)
     except ValueError as error:
         raise Refused("not_json", "the body is not JSON", status=422) from error
-    if b"\\u0000" in body:
-        document = without_nul(document)
     if isinstance(document, dict) and "signals" not in document:
         return [document]
     signals = document.get("signals") if isinstance(document, dict) else None
@@ -156,7 +138,3 @@ def _completed(fields: dict[str, Any], caller: Caller, key: str, now: datetime) 
         "actor_id": actor or caller.subject,
         "actor_kind": fields.get("actor_kind") or ("human" if actor else "machine"),
     }
-
-
-def _caller_key(caller: Caller) -> str:
-    return f"{caller.organization}|{caller.subject}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi import Query as Param
 from pydantic import BaseModel
 
 from libs.auth.claims import Caller
-from libs.contracts.evaluations import Variant
-from libs.contracts.events.ab_runner import AbRequestedV1
+from libs.contracts.evaluations import VariantRef
+from libs.contracts.events.ab_runner import AbRequestedV2
 from libs.contracts.events.proposal import ProposalRequestedV1
 from libs.contracts.proposals import ProposalDetail
 from libs.contracts.queries.proposal import (
@@ -22,17 +22,15 @@ from libs.contracts.queries.proposal import (
     RejectProposal,
     WaiveProposal,
 )
+from libs.contracts.queries.registry import GetPrompt
 from libs.contracts.vocabulary import ProposalState, Sha256, TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry import prompts
-from services.registry.api.access import CurrentCaller, workspaces_of
-from services.registry.api.body import Note, Reason, RequestBody
-from services.registry.api.gateway import Gateway, GatewayDep
-from services.registry.api.patterns import visible_pattern
-from services.registry.api.touchpoints import Requested
-from services.registry.domain import Target
+from services.gateway.api.access import CurrentCaller, require_change, workspaces_of
+from services.gateway.api.asking import Gateway, GatewayDep, OnceDep, Requested
+from services.gateway.api.body import JsonRoute, Note, Reason, RequestBody
+from services.gateway.routers.pattern_detector import visible_pattern
 
-router = APIRouter(prefix="/proposals", tags=["proposals"])
+router = APIRouter(route_class=JsonRoute, prefix="/proposals", tags=["proposals"])
 
 
 class ProposalBody(RequestBody):
@@ -89,19 +87,17 @@ async def list_proposals(
 
 
 @router.post("", status_code=202)
-async def request_proposal(body: ProposalBody, caller: CurrentCaller, gateway: GatewayDep) -> Requested:
+async def request_proposal(body: ProposalBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> Requested:
     """Ask for a proposal for a surfaced pattern."""
     pattern = await visible_pattern(gateway, caller, body.pattern_id)
-    request_id = uuid4()
-    await gateway.emit(
-        ProposalRequestedV1(
-            request_id=request_id,
-            touchpoint_id=pattern.touchpoint_id,
-            pattern_id=pattern.pattern_id,
-            requested_by=caller.subject,
-        )
+    require_change(caller, pattern.workspace_id)
+    request = ProposalRequestedV1(
+        request_id=once.request_id,
+        touchpoint_id=pattern.touchpoint_id,
+        pattern_id=pattern.pattern_id,
+        requested_by=caller.subject,
     )
-    return Requested(request_id=request_id)
+    return await gateway.emit_once(once, Requested(request_id=once.request_id), request)
 
 
 @router.get("/{proposal_id}")
@@ -111,59 +107,63 @@ async def get_proposal(proposal_id: UUID, caller: CurrentCaller, gateway: Gatewa
 
 
 @router.post("/{proposal_id}/ab", status_code=202)
-async def request_ab(proposal_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> RunRequested:
+async def request_ab(proposal_id: UUID, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> RunRequested:
     """Run the live text (A) and the proposed one (B) over the touchpoint's suite."""
     proposal = await _visible(gateway, caller, proposal_id)
-    target = Target(proposal.touchpoint_id, proposal.workspace_id)
-    live = await prompts.live_prompt(gateway.db, gateway.ledger, target)
+    require_change(caller, proposal.workspace_id)
+    live = (
+        await gateway.ask(GetPrompt(touchpoint_id=proposal.touchpoint_id, workspace_id=proposal.workspace_id))
+    ).prompt
     if live.content_sha256 == proposal.content_sha256:
         raise Refused("already_live", f"the text of proposal {proposal_id} is live: there is nothing to compare")
-    run = AbRequestedV1(
-        run_id=uuid4(),
+    run = AbRequestedV2(
+        run_id=once.request_id,
         touchpoint_id=proposal.touchpoint_id,
         workspace_id=proposal.workspace_id,
-        variant_a=Variant(
-            label="current", parts=live.parts, content_sha256=live.content_sha256, version_ref=live.version_ref
-        ),
-        variant_b=Variant(
-            label=f"proposal:{proposal_id}",
-            parts=proposal.parts,
-            content_sha256=proposal.content_sha256,
-            proposal_id=proposal_id,
+        variant_a=VariantRef(label="current", content_sha256=live.content_sha256, version_ref=live.version_ref),
+        variant_b=VariantRef(
+            label=f"proposal:{proposal_id}", content_sha256=proposal.content_sha256, proposal_id=proposal_id
         ),
         requested_by=caller.subject,
     )
-    try:
-        await gateway.emit(run)
-    except ValueError as error:
-        raise Refused("too_large", "both texts together are larger than an event may be", status=413) from error
-    return RunRequested(run_id=run.run_id)
+    return await gateway.emit_once(once, RunRequested(run_id=run.run_id), run)
 
 
 @router.post("/{proposal_id}/approve")
-async def approve(proposal_id: UUID, body: ApproveBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
+async def approve(
+    proposal_id: UUID, body: ApproveBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep
+) -> ProposalDetail:
     """Approve exactly this text. 409 when the A/B gate is not passed; the answer says why."""
-    await _visible(gateway, caller, proposal_id)
+    await _decidable(gateway, caller, proposal_id)
     query = ApproveProposal(
         proposal_id=proposal_id, content_sha256=body.content_sha256, by=caller.subject, reason=body.reason
     )
-    return (await gateway.ask(query)).proposal
+    return (await gateway.ask_once(once, query)).proposal
 
 
 @router.post("/{proposal_id}/reject")
-async def reject(proposal_id: UUID, body: RejectBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
+async def reject(
+    proposal_id: UUID, body: RejectBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep
+) -> ProposalDetail:
     """Turn the proposal down."""
-    await _visible(gateway, caller, proposal_id)
+    await _decidable(gateway, caller, proposal_id)
     query = RejectProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason, bad_signals=body.bad_signals)
-    return (await gateway.ask(query)).proposal
+    return (await gateway.ask_once(once, query)).proposal
 
 
 @router.post("/{proposal_id}/waive")
-async def waive(proposal_id: UUID, body: WaiveBody, caller: CurrentCaller, gateway: GatewayDep) -> ProposalDetail:
+async def waive(
+    proposal_id: UUID, body: WaiveBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep
+) -> ProposalDetail:
     """Let the proposal be approved without a verdict, under the caller's name."""
-    await _visible(gateway, caller, proposal_id)
+    await _decidable(gateway, caller, proposal_id)
     query = WaiveProposal(proposal_id=proposal_id, by=caller.subject, reason=body.reason)
-    return (await gateway.ask(query)).proposal
+    return (await gateway.ask_once(once, query)).proposal
+
+
+async def _decidable(gateway: Gateway, caller: Caller, proposal_id: UUID) -> None:
+    proposal = await _visible(gateway, caller, proposal_id)
+    require_change(caller, proposal.workspace_id)
 
 
 async def _visible(gateway: Gateway, caller: Caller, proposal_id: UUID) -> ProposalDetail:

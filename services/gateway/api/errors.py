@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
 from typing import Any
 
-import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -15,24 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from libs.service_kit import logging
+from libs.service_kit.causes import cause_of
 from libs.service_kit.errors import Refused
-from services.registry.adapters import StorageError
 
 log = logging.get(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20
 TITLES = {400: "Bad request", 404: "Not found", 405: "Method not allowed", 409: "Conflict", 413: "Too large"}
-
-DATABASE_TROUBLE: tuple[type[Exception], ...] = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.SerializationError,
-)
 
 
 class ServiceDown(Exception):
@@ -106,11 +93,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Forbidden, _forbidden)
     app.add_exception_handler(ServiceDown, _service_down)
     app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(StorageError, _storage)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    for kind in DATABASE_TROUBLE:
-        app.add_exception_handler(kind, _database_down)
 
 
 async def _forbidden(_: Request, __: Exception) -> JSONResponse:
@@ -122,20 +106,13 @@ async def _service_down(_: Request, error: Exception) -> JSONResponse:
     return problem(503, "unavailable", f"the service {error.service} does not answer", service=error.service)
 
 
-async def _database_down(request: Request, error: Exception) -> JSONResponse:
-    log.warning("api.database_unavailable", path=_route(request), error=type(error).__name__)
-    return problem(503, "unavailable", "the registry's database does not answer", service="registry")
-
-
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
+    if error.status >= 500:
+        # The owner's own log says why.
+        log.error("api.failed", error=error.code, at=_route(request), status=error.status)
     extra = {name: value for name, value in error.extra.items() if name not in ("type", "title", "status")}
     return problem(error.status, error.code, error.detail, **extra)
-
-
-async def _storage(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, StorageError)
-    return problem(409, error.code, str(error))
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -160,13 +137,14 @@ async def _http(_: Request, error: Exception) -> JSONResponse:
 
 
 class Failures:
-    """The last resort: an unforeseen error is told by its class and place, since its message may hold what was sent."""
+    """The last resort, by cause. An unforeseen error is told by its class and place: its message may hold what was
+    sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 500, unless an answer has begun already."""
+        """Answer what nobody foresaw, unless an answer has begun already."""
         begun = False
 
         async def noticed(message: Message) -> None:
@@ -177,16 +155,21 @@ class Failures:
         try:
             await self._app(scope, receive, noticed)
         except Exception as error:
-            log.error("api.failed", error=type(error).__name__, at=_place(error))
+            response = _unforeseen(error)
             if not begun and scope["type"] == "http":
-                response = problem(500, "failed", "the request failed for a reason that was logged")
                 await response(scope, receive, send)
 
 
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "site-packages" not in frame.filename] or frames
-    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+def _unforeseen(error: Exception) -> JSONResponse:
+    cause = cause_of(error)
+    told = {"error": type(error).__name__, "at": logging.place(error)}
+    if cause == "bug":
+        log.error("api.failed", **told)
+        return problem(500, "failed", "the request failed for a reason that was logged")
+    log.warning("api.unavailable" if cause == "away" else "api.not_storable", **told)
+    if cause == "away":
+        return problem(503, "unavailable", "what the gateway needs does not answer", service="gateway")
+    return problem(422, "not_storable", "the request holds a value that cannot be stored", "Invalid")
 
 
 def _route(request: Request) -> str:

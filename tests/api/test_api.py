@@ -23,9 +23,9 @@ from libs.contracts.versions import LivePrompt
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker, Responder
 from libs.service_kit.testing import Installation, event_of
-from services.registry.store import touchpoints
-from services.registry.tests.conftest import Api
+from services.registry.store import entries
 from services.registry.tests.support import FIRST, SECOND, SKILL, Repository, approved, in_table
+from tests.api.conftest import Api
 
 ROOT = "/api/refinement"
 SIGNAL = {"touchpoint_id": "summary", "signal_type": "flag", "payload": {"text": "canary-7", "expected": "b"}}
@@ -390,11 +390,11 @@ async def eventually(look: Callable[[], Awaitable[dict[str, Any] | None]]) -> di
 async def test_an_unforeseen_failure_shows_nothing_of_what_was_sent(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def broken(_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("canary-7")
 
-    monkeypatch.setattr(touchpoints, "all_of_them", broken)
-    response = await (await api.admin()).get(f"{ROOT}/touchpoints")
+    monkeypatch.setattr(entries, "listed", broken)
+    response = await (await api.admin()).get(f"{ROOT}/ledger")
     is_problem(response, 500, "failed")
     captured = capsys.readouterr()
     assert "api.failed" in captured.out
@@ -402,11 +402,11 @@ async def test_an_unforeseen_failure_shows_nothing_of_what_was_sent(
 
 
 async def test_a_database_that_is_away_is_named(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away(_: object) -> None:
+    async def away(*_: object, **__: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(touchpoints, "all_of_them", away)
-    response = await (await api.admin()).get(f"{ROOT}/touchpoints")
+    monkeypatch.setattr(entries, "listed", away)
+    response = await (await api.admin()).get(f"{ROOT}/ledger")
     assert is_problem(response, 503, "unavailable")["service"] == "registry"
 
 

@@ -14,7 +14,7 @@ from libs.auth.claims import Caller
 from libs.auth.errors import NotAuthenticated
 from libs.auth.tokens import Verifier
 from libs.service_kit import logging
-from services.registry.api.errors import Forbidden, not_allowed
+from services.gateway.api.errors import Forbidden, not_allowed
 
 log = logging.get(__name__)
 
@@ -89,6 +89,19 @@ def require_workspace(caller: Caller, workspace_id: UUID | None) -> None:
     """Data of a workspace needs the workspace in the token. Raises Forbidden."""
     if workspace_id is not None and not caller.has_workspace(workspace_id):
         raise Forbidden
+
+
+def require_all_workspaces(caller: Caller) -> None:
+    """What changes something that workspaces share needs a token for all of them. Raises Forbidden."""
+    if caller.workspaces is not None:
+        raise Forbidden
+
+
+def require_change(caller: Caller, workspace_id: UUID | None) -> None:
+    """A change of a workspace needs that workspace, a change of what is shared all of them. Raises Forbidden."""
+    if workspace_id is None:
+        require_all_workspaces(caller)
+    require_workspace(caller, workspace_id)
 
 
 def workspaces_of(caller: Caller) -> tuple[UUID, ...] | None:

@@ -13,11 +13,11 @@ from libs.contracts.evaluations import AbReport, Case, SuiteSummary
 from libs.contracts.queries.ab_runner import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
 from libs.contracts.vocabulary import TouchpointId
 from libs.service_kit.errors import Refused
-from services.registry.api.access import CurrentCaller, workspaces_of
-from services.registry.api.body import MAX_BODY_BYTES, RequestBody
-from services.registry.api.gateway import GatewayDep
+from services.gateway.api.access import CurrentCaller, require_all_workspaces, workspaces_of
+from services.gateway.api.asking import GatewayDep
+from services.gateway.api.body import MAX_BODY_BYTES, JsonRoute, RequestBody
 
-router = APIRouter(tags=["evaluations"])
+router = APIRouter(route_class=JsonRoute, tags=["evaluations"])
 IMPORT_TIMEOUT_S = 60.0
 # What the bus carries at most, less its own headers.
 MAX_QUERY_BYTES = MAX_BODY_BYTES - 4_096
@@ -34,6 +34,7 @@ async def import_suite(
     touchpoint_id: TouchpointId, body: SuiteBody, caller: CurrentCaller, gateway: GatewayDep
 ) -> SuiteSummary:
     """Make these cases the touchpoint's suite; the same content again changes nothing."""
+    require_all_workspaces(caller)
     await gateway.touchpoint(touchpoint_id)
     query = ImportSuite(touchpoint_id=touchpoint_id, cases=tuple(body.cases), by=caller.subject)
     if len(query.model_dump_json(exclude_none=True).encode()) > MAX_QUERY_BYTES:

@@ -13,10 +13,12 @@ from pydantic import BaseModel
 from libs.contracts import topology
 from libs.contracts.queries.dead_letters import DeadLetter, ListDeadLetters, ReplayDeadLetter, Replayed
 from libs.service_kit.errors import Refused
-from services.registry.api.errors import ServiceDown
-from services.registry.api.gateway import Gateway, GatewayDep
+from services.gateway.api.access import CurrentCaller, require_all_workspaces
+from services.gateway.api.asking import Gateway, GatewayDep
+from services.gateway.api.body import JsonRoute
+from services.gateway.api.errors import ServiceDown
 
-router = APIRouter(prefix="/dead-letters", tags=["dead letters"])
+router = APIRouter(route_class=JsonRoute, prefix="/dead-letters", tags=["dead letters"])
 LIST_TIMEOUT_S = 3.0
 REPLAY_TIMEOUT_S = 30.0
 
@@ -43,8 +45,9 @@ async def list_dead_letters(
 
 
 @router.post("/{service}/{dead_letter_id}/replay")
-async def replay(service: str, dead_letter_id: UUID, gateway: GatewayDep) -> Replayed:
+async def replay(service: str, dead_letter_id: UUID, caller: CurrentCaller, gateway: GatewayDep) -> Replayed:
     """Hand the message to its consumer again; the inbox keeps its effect single."""
+    require_all_workspaces(caller)
     names = [entry.name for entry in topology.SERVICES]
     if service not in names:
         raise Refused("unknown_service", f"the services are: {', '.join(names)}", status=404)

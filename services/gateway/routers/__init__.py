@@ -1,0 +1,1 @@
+"""One router an owner: each only asks."""
