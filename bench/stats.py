@@ -19,7 +19,7 @@ import click
 import numpy as np
 from scipy.stats import norm
 
-from services.ab_runner.metrics import WHOLE_SET, CodedAnswers, code_answers
+from services.ab_runner.suite_metrics import WHOLE_SET, CodedAnswers, code_answers
 from services.ab_runner.verdicts import Comparison, PairedCase, compare
 
 RUNS, QUICK_RUNS = 2000, 200

@@ -15,7 +15,7 @@ from libs.contracts.evaluations import Case, Variant
 from libs.contracts.prompts import content_sha256
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.contracts.vocabulary import Split
-from services.ab_runner.metrics import CLASSIFICATION
+from services.ab_runner.suite_metrics import CLASSIFICATION
 
 Arm = Literal["a", "b"]
 ARMS: tuple[Arm, Arm] = ("a", "b")
@@ -54,7 +54,7 @@ def input_sha256(text: str) -> str:
 
 
 def check_suite(cases: Sequence[Case]) -> None:
-    """Raises SuiteError: a blank field, a NUL character, an id twice, an input in both splits."""
+    """Raises SuiteError: a blank field, an id twice, an input in both splits."""
     seen: set[str] = set()
     for case in cases:
         _check_case(case)
@@ -74,8 +74,6 @@ def _check_case(case: Case) -> None:
     for name, text in (("input", case.input), ("expected", case.expected)):
         if not text.strip():
             raise SuiteError(f"case {case.case_id!r} has a blank {name!r}")
-    if any("\0" in text for text in (case.case_id, case.input, case.expected, case.cluster or "")):
-        raise SuiteError(f"case {case.case_id!r} has a NUL character, which Postgres cannot store")
 
 
 def normalised(text: str) -> str:
@@ -163,15 +161,13 @@ def choose(dealt: Sequence[str], wanted: Sequence[str], split: str) -> list[str]
 
 
 def check_variant(name: str, variant: Variant) -> None:
-    """Raises CannotRun when a variant's text is not what its hash says, or cannot be kept."""
+    """Raises CannotRun when a variant's text is not what its hash says."""
     try:
         found = content_sha256(variant.parts)
     except ValueError as error:
         raise CannotRun(f"variant {name}: {error}") from None
     if found != variant.content_sha256:
         raise CannotRun(f"variant {name}: its text has the hash {found}, not {variant.content_sha256}")
-    if any("\0" in part.text or "\0" in part.path for part in variant.parts):
-        raise CannotRun(f"variant {name}: its text has a NUL character, which Postgres cannot store")
 
 
 def check_metrics(suite: SuiteSettings) -> None:

@@ -21,7 +21,7 @@ from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Poison, Unavailable
 from libs.service_kit.queries import Asker
-from services.ab_runner import domain, reports, tasks, telemetry, texts
+from services.ab_runner import domain, metrics, reports, tasks, texts
 from services.ab_runner.account import RunAccount
 from services.ab_runner.domain import CannotRun, Run
 from services.ab_runner.reports import Baseline, Outcome
@@ -256,9 +256,9 @@ async def end(tx: Transaction[Any], run: Run, ending: Outcome | str) -> None:
 
 def _count(done: Done | None) -> None:
     if done is not None:
-        telemetry.ANSWERS.labels("model").inc(done.model_calls)
-        telemetry.ANSWERS.labels("cache").inc(max(done.answers - done.model_calls, 0))
-        telemetry.USD.inc(float(done.usd))
+        metrics.ANSWERS.labels("model").inc(done.model_calls)
+        metrics.ANSWERS.labels("cache").inc(max(done.answers - done.model_calls, 0))
+        metrics.USD.inc(float(done.usd))
 
 
 def log_ended(run: Run, ending: Outcome | str | None) -> None:
@@ -266,7 +266,7 @@ def log_ended(run: Run, ending: Outcome | str | None) -> None:
     if ending is None:
         return
     outcome = "failed" if isinstance(ending, str) else ending.verdict or "measured"
-    telemetry.RUNS.labels(run.kind, outcome).inc()
+    metrics.RUNS.labels(run.kind, outcome).inc()
     log.info(
         "refinement.ab.executed" if run.kind == "ab" else "refinement.eval.executed",
         touchpoint=run.touchpoint_id,

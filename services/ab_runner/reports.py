@@ -12,7 +12,7 @@ from libs.contracts.evaluations import Flips, LabelComparison, MetricComparison,
 from libs.contracts.events.ab_runner import AbExecutedV1, BaselinePromotedV1, EvalRegressedV1
 from libs.contracts.events.registry import VersionRolledBackV1
 from libs.contracts.vocabulary import Severity, Verdict
-from services.ab_runner import metrics as m
+from services.ab_runner import suite_metrics as m
 from services.ab_runner import verdicts
 from services.ab_runner.domain import Arm, Run
 from services.ab_runner.statistics import metric_levels

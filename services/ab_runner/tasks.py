@@ -75,5 +75,5 @@ def _request(system: str, question: Question) -> ModelRequest:
 
 def _answer(question: Question, reply: ModelReply) -> Answer:
     label = (reply.data or {}).get("label")
-    output = label.replace("\0", "") if isinstance(label, str) else None
+    output = label if isinstance(label, str) else None
     return Answer(question.input_sha256, output, reply.usage.usd, reply.latency_ms)

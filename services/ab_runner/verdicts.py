@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from services.ab_runner import metrics as m
+from services.ab_runner import suite_metrics as m
 from services.ab_runner.statistics import (
     Interval,
     MetricLevel,

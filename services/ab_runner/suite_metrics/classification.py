@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.ab_runner.metrics.base import Floats, Metric
+from services.ab_runner.suite_metrics.base import Floats, Metric
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
 from libs.registrations import all_of
-from services.ab_runner.metrics.base import Floats, LabelFigures, Metric
 from services.ab_runner.statistics import Interval, PairedCounts, wilson_interval
 from services.ab_runner.statistics.whole_set import Statistic
+from services.ab_runner.suite_metrics.base import Floats, LabelFigures, Metric
 
 Codes = NDArray[np.int64]
 

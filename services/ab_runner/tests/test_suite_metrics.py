@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from libs.contracts import vocabulary
-from services.ab_runner.metrics import (
+from services.ab_runner.suite_metrics import (
     CLASSIFICATION,
     METRICS,
     WHOLE_SET,
@@ -20,7 +20,7 @@ from services.ab_runner.metrics import (
     count_pairs,
     label_report,
 )
-from services.ab_runner.metrics.base import Metric
+from services.ab_runner.suite_metrics.base import Metric
 
 answers = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("abcdx"), st.sampled_from("abcdx")), min_size=1, max_size=60
