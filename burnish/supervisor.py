@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 0.1
 TROUBLE_S = 1.0
+LOGS_S = 10.0
 READY_POLL_S = 0.1
 READY_PATIENCE_S = 90.0
 STOP_PATIENCE_S = 20.0
@@ -77,6 +78,7 @@ class Supervisor:
         self._stopping = False
         self._launching: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._logs_seen = time.monotonic()
         self._keeper: Keeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._starter: Starter | None = None
@@ -233,7 +235,8 @@ class Supervisor:
     def _last_words(self, child: Child) -> str:
         with self.log(child.name).open("rb") as stream:
             end = stream.seek(0, os.SEEK_END)
-            stream.seek(max(child.log_from, end - 4_096))
+            begun = child.log_from if child.log_from <= end else 0  # it was put aside meanwhile
+            stream.seek(max(begun, end - 4_096))
             lines = stream.read().decode("utf-8", errors="replace").splitlines()
         return "\n".join(f"  {line[:500]}" for line in lines[-8:])
 
@@ -275,6 +278,7 @@ class Supervisor:
         for name in ("postgres", "nats"):
             await self._look_after_server(name)
         await self._let_the_bus_write_again()
+        self._keep_logs_small()
         for child in self._children.values():
             await self._look_after(child)
 
@@ -301,6 +305,13 @@ class Supervisor:
         await server.stop()
         await (self.installation.start_postgres() if name == "postgres" else self.installation.start_nats())
         self._server_restarts[name] += 1
+
+    def _keep_logs_small(self) -> None:
+        if time.monotonic() - self._logs_seen > LOGS_S:
+            self._logs_seen = time.monotonic()
+            servers = [server.log for server in self._servers().values()]
+            for path in (*map(self.log, self._children), *servers):
+                process.Log(path).keep_small()
 
     async def _let_the_bus_write_again(self) -> None:
         """A stream whose write failed takes nothing more until its server is started again, room or not."""

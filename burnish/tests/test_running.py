@@ -240,3 +240,25 @@ def test_nothing_outlives_the_supervisor_and_the_folder_can_be_used_again(tmp_pa
             supervisor.send_signal(how)
             supervisor.wait(60)
             assert left(handles) == []
+
+
+def test_topology_stays_and_looks_after_the_bus_when_asked(tmp_path: Path) -> None:
+    with started("-m", "burnish", "topology", "--keep", "--data", str(tmp_path / "data")) as keeping:
+        assert keeping.stderr is not None
+        told = list(iter(keeping.stderr.readline, "looking after the bus, until Ctrl-C\n"))
+        assert "stream REFINEMENT\n" in told
+        handles = psutil.Process(keeping.pid).children(recursive=True)
+        keeping.send_signal(signal.SIGINT)
+        assert keeping.wait(30) == 130
+        assert "Traceback" not in keeping.stderr.read()
+    assert left(handles) == []
+
+
+def test_a_bus_that_cannot_be_prepared_is_an_answer(tmp_path: Path) -> None:
+    nowhere = {**environment(), "BURNISH_NATS_URL": "nats://127.0.0.1:1"}
+    much = {**environment(), "BURNISH_BUS_STORE": "a lot"}
+    for variables, told in ((nowhere, "NATS cannot be reached as bus_admin"), (much, "BURNISH_BUS_STORE: ")):
+        command = [sys.executable, "-m", "burnish", "topology", "--data", str(tmp_path / "data")]
+        done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+        assert f"error: {told}" in done.stderr

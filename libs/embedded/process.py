@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,6 +212,26 @@ class Log:
             self.path.replace(self.path.with_suffix(".log.1"))
             size = 0
         self._from = size
+
+    def keep_small(self) -> None:
+        """Put a log of more than 10 MB aside while its process writes on; a line or two may be lost in between.
+
+        Only for a log that is opened for appending, as those of `spawn` are: it goes on at its new end.
+        """
+        with contextlib.suppress(OSError):
+            if self.path.stat().st_size > self.KEEP:
+                self._copy_aside()
+                os.truncate(self.path, 0)
+                self._from = 0
+
+    def _copy_aside(self) -> None:
+        """As far as there is room for it: on a full disk the log is emptied all the same."""
+        aside = self.path.with_suffix(".log.1")
+        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError), self.path.open("rb") as log:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as copy:
+                shutil.copyfileobj(log, copy)
 
     def text(self) -> str:
         """All that was written since the mark, at most the last 64 kB."""

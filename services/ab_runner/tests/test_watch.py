@@ -255,15 +255,15 @@ async def test_a_buried_shard_ends_its_run_for_everybody_and_its_replay_does_no_
         ended = await gateway.ended(event.data.run_id)
         assert ended.status == "failed"
         assert "with the dead letters" in (ended.error or "")
-        letters = await dead_shards(gateway)
-        for letter in letters:
-            await gateway.asker.ask(
-                ReplayDeadLetter(dead_letter_id=letter.dead_letter_id),
-                subject=dead_letter_replay_subject("ab_runner"),
-            )
+        async with asyncio.timeout(30):  # a shard that was in work when its run ended may be buried later
+            while letters := await dead_shards(gateway):
+                for letter in letters:
+                    await gateway.asker.ask(
+                        ReplayDeadLetter(dead_letter_id=letter.dead_letter_id),
+                        subject=dead_letter_replay_subject("ab_runner"),
+                    )
         after = await gateway.run(event.data.run_id)
         assert (after.status, after.error, after.finished_at) == ("failed", ended.error, ended.finished_at)
-        assert await dead_shards(gateway) == []
     assert model.answered == []
     assert await on_the_stream(installation, AbExecutedV1) == 1
 
