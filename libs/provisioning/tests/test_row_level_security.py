@@ -20,7 +20,11 @@ A, B = uuid4(), uuid4()
 KEYS: dict[UUID | None, UUID] = {A: uuid4(), B: uuid4(), None: uuid4()}
 """The id of the rows of each workspace, and of none, in every table: by it a row is its parent's."""
 
-ONLY_FOR_SOMEBODY = {("qa_ingest", "workspaces"): "id", ("qa_ingest", "documents"): "workspace_id"}
+LIBRARY = (
+    *("documents", "chunks", "ingest_runs", "ingest_rejects", "q_a_extractions", "q_a_pairs", "q_a_pair_history"),
+    *("question_variants", "citations", "suggestions", "embedding_cache"),
+)
+ONLY_FOR_SOMEBODY = {("qa_ingest", "workspaces"): "id", **{("qa_ingest", name): "workspace_id" for name in LIBRARY}}
 """Tables whose rows are never read but for a workspace: the service itself sees none. With the column."""
 
 OF_NO_WORKSPACE = {
@@ -191,7 +195,8 @@ _SOME = {
     "boolean": "false",
     "jsonb": "'{}'",
     "timestamp with time zone": "now()",
-    "vector(1024)": "NULL",
+    "vector(1024)": "array_fill(1, ARRAY[1024])::vector",
+    "date": "now()",
     "uuid[]": "'{}'",
     "text[]": "'{}'",
     "text": "md5(random()::text)",
