@@ -442,6 +442,80 @@ class Suites(TypedDict):
     suites: list[Suite]
 
 
+class LibraryHit(TypedDict):
+    """A row of a search in the library."""
+
+    kind: str
+    id: str
+    question: str
+    answer_preview: str
+    similarity: float | None
+    match_strength: str
+    rank_method: str
+    publication_status: str
+
+
+class LibraryHits(TypedDict):
+    """What a search found."""
+
+    results: list[LibraryHit]
+    total: int
+
+
+class PairVersion(TypedDict):
+    """A line of a pair's history."""
+
+    version: int
+    change_type: str
+    changed_by: str
+    changed_at: str
+    change_reason: str
+
+
+class Pair(TypedDict):
+    """A pair of the library, verbatim."""
+
+    id: str
+    kind: str
+    version: int
+    question: str
+    alternate_phrasings: list[str]
+    answer_standard: str
+    answer_advanced: str | None
+    publication_status: str
+    history: list[PairVersion]
+
+
+class LibraryDocument(TypedDict):
+    """A version of a file that came into the library."""
+
+    document_id: str
+    bucket: str
+    object_key: str
+    state: str
+    code: str | None
+    pairs: int
+    rejects: int
+    received_at: str
+
+
+class LibraryDocuments(TypedDict):
+    """Everything that came in."""
+
+    documents: list[LibraryDocument]
+
+
+class IngestReport(TypedDict):
+    """What became of every passage of a document."""
+
+    document: LibraryDocument
+    outcome: str
+    problems: list[Document]
+    notices: list[Document]
+    rejects: list[Document]
+    losses: Document | None
+
+
 class RunRequested(TypedDict):
     """An A/B run that was asked for."""
 

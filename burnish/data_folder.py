@@ -96,10 +96,16 @@ class DataFolder:
         """Where each service's log is."""
         return self.path / "logs"
 
+    @property
+    def library(self) -> Path:
+        """The folder that feeds the Q&A library: what is dropped there is read."""
+        return self.path / "library"
+
     def open(self) -> None:
         """Make the folder and lock it. Raises `FolderInUse`, or `EmbeddedError` for a disk full or not writable."""
         self._folder.open(NEEDS_AGAIN_BYTES if has_data(self.path) else NEEDS_BYTES)
         self.logs.mkdir(mode=0o700, exist_ok=True)
+        self.library.mkdir(mode=0o700, exist_ok=True)
         self._write(".gitignore", "*\n")
 
     def close(self) -> None:

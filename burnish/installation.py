@@ -297,6 +297,8 @@ class Installation:
             return {"BURNISH_JWT_JWKS": str(self.folder.public_keys)}
         if name == "registry":
             return {"BURNISH_REPOSITORY_ROOTS": os.pathsep.join(str(path) for path in self._repositories)}
+        if name == "qa_ingest":
+            return {"BURNISH_QA_FOLDER": str(self.folder.library)}
         if name == "scanner" and self.platform_dsn is not None:
             return {"BURNISH_PLATFORM_DSN": self.platform_dsn}
         return {}

@@ -1,4 +1,4 @@
-"""The Q&A library: `qa lint`, `qa convert`, `qa template`."""
+"""The Q&A library: `qa lint`, `qa convert`, `qa template`, and what is in it: `qa search|show|documents|report`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import click
 
-from burnish.commands.verbs import Group, json_option, verb
-from burnish.failure import EXITS, FAILED, USAGE, Failure
-from burnish.parameters import FILE
-from burnish.printer import answer, exact, plain, print_json, remark
+from burnish import answers
+from burnish.answers import read
+from burnish.commands.show import short, when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
+from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
+from burnish.parameters import FILE, MOMENT, NAME, TEXT
+from burnish.printer import answer, exact, plain, print_json, print_table, remark
 from libs.contracts.vocabulary import registered
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from services.qa_ingest.domain.envelope import Extracted
 
 MAX_BUNDLE_BYTES = 20_000_000
+STATUSES = ("draft", "in_review", "published", "archived")
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Linted:
 
 def add_to(group: click.Group) -> None:
     """Register the verbs."""
-    qa = Group("qa", help="Questions and answers: check the files that hold them.")
+    qa = Group("qa", help="Questions and answers: check the files that hold them, search what is known.")
     group.add_command(qa)
 
     @verb(
@@ -86,6 +91,8 @@ def add_to(group: click.Group) -> None:
         remark(f"{len(found.pairs)} pairs by {found.extractor}, {len(found.rejects)} passages left out")
         exact(bundle)
 
+    _add_reading(qa)
+
     @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
     @json_option
     def template(as_json: bool) -> None:
@@ -95,6 +102,119 @@ def add_to(group: click.Group) -> None:
             print_json({"template": text})
         else:
             exact(text)
+
+
+def _add_reading(qa: click.Group) -> None:
+    @verb(qa, "search", example='burnish qa search "how do I reset my password?"', exits=GATEWAY_EXITS)
+    @click.argument("query", type=TEXT)
+    @click.option("--status", multiple=True, type=click.Choice(STATUSES), help="Which pairs; published ones otherwise.")
+    @click.option("--include", multiple=True, type=NAME, metavar="TAG", help="Only with one of these tags.")
+    @click.option("--exclude", multiple=True, type=NAME, metavar="TAG", help="Not with any of these tags.")
+    @click.option("--extractions", is_flag=True, help="Also what was found and nobody has vouched for yet.")
+    @click.option("--as-of", type=MOMENT, metavar="TIME", help="What held then, in the words of then.")
+    @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+    @data_option
+    @json_option
+    def search(
+        query: str,
+        status: tuple[str, ...],
+        include: tuple[str, ...],
+        exclude: tuple[str, ...],
+        extractions: bool,
+        as_of: str | None,
+        limit: int,
+        data: Path,
+        as_json: bool,
+    ) -> None:
+        """Find the pairs that answer a question, best first, with how good a match each is."""
+        asked = {
+            "query": query,
+            "status": list(status) or None,
+            "include": list(include) or None,
+            "exclude": list(exclude) or None,
+            "include_extractions": extractions or None,
+            "as_of": as_of,
+            "limit": limit,
+        }
+        with gateway(data) as api:
+            found = read(api.get("/api/qa/search", **asked), answers.LibraryHits)
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (hit["match_strength"], hit["similarity"], hit["question"], hit["answer_preview"][:60], short(hit["id"]))
+            for hit in found["results"]
+        ]
+        print_table(
+            ("match", "similarity", "question", "answer", "id"), rows, empty="nothing in the library answers it"
+        )
+
+    @verb(qa, "show", example="burnish qa show 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)
+    @click.argument("pair", type=click.UUID)
+    @click.option("--extraction", is_flag=True, help="It is the id of an extraction.")
+    @data_option
+    @json_option
+    def show(pair: UUID, extraction: bool, data: Path, as_json: bool) -> None:
+        """Print a pair verbatim, with its history."""
+        kind = "extracted" if extraction else "curated"
+        with gateway(data) as api:
+            found = read(api.get(f"/api/qa/pairs/{pair}", kind=kind, include_history=True), answers.Pair)
+        if as_json:
+            print_json(found)
+            return
+        answer(found["question"])
+        for phrasing in found["alternate_phrasings"]:
+            answer(f"  also: {phrasing}")
+        answer(f"\n{found['answer_standard']}")
+        if found["answer_advanced"]:
+            answer(f"\nAdvanced:\n{found['answer_advanced']}")
+        answer(f"\n{found['publication_status']}, version {found['version']}")
+        for version in found["history"]:
+            told = f"{version['change_type']} by {version['changed_by']} {version['change_reason']}".rstrip()
+            answer(f"  {version['version']}  {when(version['changed_at'])}  {told}")
+
+    @verb(qa, "documents", example="burnish qa documents", exits=GATEWAY_EXITS)
+    @data_option
+    @json_option
+    def documents(data: Path, as_json: bool) -> None:
+        """List the files that came into the library, newest first, with what came of each."""
+        with gateway(data) as api:
+            found = read(api.get("/api/qa/documents"), answers.LibraryDocuments)["documents"]
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (one["object_key"], one["state"], one["pairs"], one["rejects"], one["code"], *_came(one)) for one in found
+        ]
+        print_table(("file", "state", "pairs", "left out", "code", "came", "document"), rows, empty="no file came yet")
+
+    @verb(qa, "report", example="burnish qa report 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)
+    @click.argument("document", type=click.UUID)
+    @data_option
+    @json_option
+    def report(document: UUID, data: Path, as_json: bool) -> None:
+        """Say what became of every passage of a file, with a count of every character."""
+        with gateway(data) as api:
+            found = read(api.get(f"/api/qa/documents/{document}/report"), answers.IngestReport)
+        if as_json:
+            print_json(found)
+            return
+        told = found["document"]
+        answer(f"{told['object_key']}: {found['outcome']}, {told['pairs']} pairs, {len(found['rejects'])} left out")
+        for problem in found["problems"]:
+            answer(f"line {problem.get('line')}: error: {plain(problem.get('message'))}")
+        for reject in found["rejects"]:
+            answer(f"left out: {plain(reject.get('reason'))}: {plain(reject.get('excerpt'))[:80]}")
+        if found["losses"]:
+            rules = ", ".join(f"{name} {count}" for name, count in (found["losses"].get("rules") or {}).items())
+            answer(
+                f"characters: {found['losses'].get('total')} in all, {found['losses'].get('pairs')} in pairs,"
+                f" {found['losses'].get('rejects')} left out by name{', by rule: ' if rules else ''}{rules}"
+            )
+
+
+def _came(one: answers.LibraryDocument) -> tuple[str, str]:
+    return when(one["received_at"]), one["document_id"]
 
 
 def _lint(path: Path) -> Linted:

@@ -34,6 +34,7 @@ from libs.contracts.events.proposal import (
     ProposalRejectedV1,
     ProposalRequestedV1,
 )
+from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentIngestedV1, QaDocumentRejectedV1
 from libs.contracts.events.registry import (
     DriftDetectedV1,
     RollbackProposedV1,
@@ -55,6 +56,7 @@ from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.queries.qa_ingest import GetIngestReport, GetPair, ListDocuments, SearchPairs
 from libs.contracts.queries.registry import (
     ActivateVersion,
     ApplyTouchpoints,
@@ -299,6 +301,10 @@ SERVICES: tuple[ServiceEntry, ...] = (
         ),
         overhears=(TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1),
         asks=(
+            SearchPairs,
+            GetPair,
+            ListDocuments,
+            GetIngestReport,
             ListScanRuns,
             ListSignals,
             CountSignals,
@@ -331,7 +337,12 @@ SERVICES: tuple[ServiceEntry, ...] = (
         ),
         manages_dead_letters=True,
     ),
-    ServiceEntry("qa_ingest", says=(SignalObservedV1,), hears=_registered("qa_ingest")),
+    ServiceEntry(
+        "qa_ingest",
+        says=(SignalObservedV1, QaDocumentIngestedV1, QaDocumentRejectedV1, QaDocumentDeletedV1),
+        hears=_registered("qa_ingest"),
+        answers=(SearchPairs, GetPair, ListDocuments, GetIngestReport),
+    ),
 )
 
 EVENTS: tuple[type[EventData], ...] = tuple(

@@ -20,7 +20,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 @dataclass(frozen=True)
 class Operation(Generic[T]):
-    """`path` is below `/api/refinement`. `reply` reads the answer; None takes any JSON as it is."""
+    """`path` is below `/api/refinement`, or begins with `/api/`. `reply` reads the answer; None takes any JSON."""
 
     method: str
     path: str
@@ -28,6 +28,11 @@ class Operation(Generic[T]):
     params: Mapping[str, Any] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def address(self) -> str:
+        """The path below the gateway's URL."""
+        return self.path if self.path.startswith("/api/") else f"{API}{self.path}"
 
     @property
     def repeatable(self) -> bool:

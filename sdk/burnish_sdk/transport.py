@@ -26,7 +26,7 @@ from burnish_sdk.errors import (
     Unreachable,
     kind_of,
 )
-from burnish_sdk.operation import API, Operation
+from burnish_sdk.operation import Operation
 from burnish_sdk.retry import Retry
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Transport:
         try:
             return self._http.build_request(
                 operation.method,
-                f"{API}{operation.path}",
+                operation.address,
                 params=operation.query,
                 content=operation.body,
                 headers=headers,

@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from libs.files import read_text
 from libs.service_kit.settings import KitSettings
+from services.qa_ingest.domain.bindings import Binding, Bindings
+
+MAX_FILE_BYTES = 1_000_000
 
 
 class Settings(KitSettings):
-    """What the kit needs; nothing of its own yet."""
+    """Which buckets feed the library, and which embedder is used."""
+
+    qa_buckets: Path | None = Field(default=None, description="a YAML file that binds buckets to workspaces")
+    qa_folder: Path | None = Field(default=None, description="a folder that feeds the workspace `default`")
+    qa_look_every_s: float = Field(default=2.0, gt=0, description="how often buckets are listed")
+    qa_embed_every_s: float = Field(default=2.0, gt=0, description="how often is looked for questions without a vector")
+    qa_embedder: str = Field(default="static", description="static, sentence-transformers or openai")
+
+    def bindings(self) -> Bindings:
+        """Every bucket. Raises `ValueError` that names the file and the field."""
+        told: list[Any] = []
+        if self.qa_folder is not None:
+            told.append(Binding(bucket="folder", folder=self.qa_folder, workspace="default", curate_as_pair=True))
+        if self.qa_buckets is not None:
+            told += _read(self.qa_buckets).buckets
+        return Bindings(buckets=tuple(told))
+
+
+def _read(path: Path) -> Bindings:
+    try:
+        document = YAML(typ="safe", pure=True).load(read_text(path, MAX_FILE_BYTES))
+        return Bindings.model_validate(document)
+    except YAMLError as error:
+        raise ValueError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{path}: {place or 'the file'}: {first['msg']}") from error

@@ -24,6 +24,8 @@ $$;
 ALTER TABLE documents
     ADD COLUMN extractor         text,
     ADD COLUMN extractor_version text,
+    -- What the bucket's listing called the version, so that nothing is read twice for nothing.
+    ADD COLUMN listed_version    text,
     DROP CONSTRAINT documents_state_check,
     -- `replaced`: a newer version of the same object is served, or was.
     ADD CHECK (state IN ('received', 'live', 'stale', 'rejected', 'replaced', 'deleted'));

@@ -19,11 +19,13 @@ from services.gateway.routers import (
     normaliser,
     pattern_detector,
     proposal,
+    qa_ingest,
     registry,
     scanner,
 )
 
 PREFIX = "/api/refinement"
+LIBRARY_PREFIX = "/api/qa"
 ABOUT = """The refinement loop over HTTP: push signals, read patterns, measure and decide on proposals, see or change
 which version of a prompt is live.
 
@@ -49,6 +51,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     for module in ROUTERS:
         api.include_router(module.router)
     app.include_router(api)
+    app.include_router(qa_ingest.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     errors.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, verifier=gateway.verifier)

@@ -1,0 +1,83 @@
+"""Documents that came into the library, and what became of their questions and answers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from uuid import UUID
+
+from pydantic import AwareDatetime, Field
+
+from libs.contracts.envelope import EventData
+from libs.contracts.vocabulary import Name, Sha256, ShortText
+
+
+class QaDocumentIngestedV1(EventData):
+    """A version of an object is served: its extractions are live, those of the version before are not."""
+
+    type: ClassVar[str] = "qa.document.ingested.v1"
+
+    document_id: UUID
+    workspace_id: UUID
+    bucket: Name
+    object_key: ShortText
+    content_sha256: Sha256
+    extractor: Name
+    pairs: int = Field(ge=0)
+    rejects: int = Field(ge=0)
+    ingested_at: AwareDatetime
+
+    def natural_key(self) -> str:
+        """The document, which is one version of one object, and when it came: the same content may come again."""
+        return f"{self.document_id}|{self.ingested_at.isoformat()}"
+
+
+class QaDocumentRejectedV1(EventData):
+    """A version of an object gives nothing; what the one before gave is served on, marked as stale."""
+
+    type: ClassVar[str] = "qa.document.rejected.v1"
+
+    document_id: UUID
+    workspace_id: UUID
+    bucket: Name
+    object_key: ShortText
+    content_sha256: Sha256
+    code: Name
+    rejected_at: AwareDatetime
+
+    def natural_key(self) -> str:
+        """The document and when it was refused."""
+        return f"{self.document_id}|{self.rejected_at.isoformat()}"
+
+
+class QaDocumentDeletedV1(EventData):
+    """An object is gone from its bucket: its extractions are invalidated, pairs made of them stay and are flagged."""
+
+    type: ClassVar[str] = "qa.document.deleted.v1"
+
+    document_id: UUID
+    workspace_id: UUID
+    bucket: Name
+    object_key: ShortText
+    deleted_at: AwareDatetime
+
+    def natural_key(self) -> str:
+        """The document that was served last, and when it went."""
+        return f"{self.document_id}|{self.deleted_at.isoformat()}"
+
+
+class QaPairPublishedV1(EventData):
+    """A pair is published, or is published with other words: a case for whoever keeps a suite of them."""
+
+    type: ClassVar[str] = "qa.pair.published.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    touchpoint_id: ShortText | None = None
+    question: ShortText
+    answer: str = Field(max_length=50_000)
+    published_at: AwareDatetime
+
+    def natural_key(self) -> str:
+        """The pair and its version."""
+        return f"{self.pair_id}|{self.version}"

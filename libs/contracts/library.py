@@ -1,0 +1,125 @@
+"""The Q&A library: pairs, extractions and documents as replies carry them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, Field
+
+from libs.contracts.envelope import Frozen
+from libs.contracts.vocabulary import Name, Sha256, ShortText
+
+Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
+PublicationStatus = Literal["draft", "in_review", "published", "archived"]
+MatchStrength = Literal["exact", "strong", "fair", "weak"]
+PairKind = Literal["curated", "extracted"]
+
+
+class DocumentSummary(Frozen):
+    """One version of an object in a bucket, and what it came to."""
+
+    document_id: UUID
+    bucket: Name
+    object_key: ShortText
+    object_version: ShortText
+    content_sha256: Sha256
+    state: Name
+    extractor: Name | None = None
+    code: Name | None = None
+    pairs: int = 0
+    rejects: int = 0
+    received_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+
+
+class IngestReport(Frozen):
+    """What one run over a document found, left out and refused; `losses` accounts for every character."""
+
+    run_id: UUID
+    document: DocumentSummary
+    outcome: Name
+    problems: tuple[dict[str, Any], ...] = ()
+    notices: tuple[dict[str, Any], ...] = ()
+    rejects: tuple[dict[str, Any], ...] = ()
+    losses: dict[str, Any] | None = None
+    finished_at: AwareDatetime
+
+
+class SearchHit(Frozen):
+    """One row of a search: enough to choose by. `similarity` is None where the row has no vector."""
+
+    kind: PairKind
+    id: UUID
+    question: ShortText
+    answer_preview: ShortText
+    scope_tags: tuple[ShortText, ...] = ()
+    anti_scope_tags: tuple[ShortText, ...] = ()
+    primary_domain: ShortText | None = None
+    primary_subtopic: ShortText | None = None
+    similarity: float | None = None
+    rank_method: Literal["exact", "vector", "fulltext", "trigram", "hybrid"]
+    match_strength: MatchStrength
+    provenance: Provenance
+    confidence: float
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    current: bool
+    publication_status: PublicationStatus
+    review_status: Name | None = None
+    source_document_id: UUID | None = None
+
+
+class PairVersion(Frozen):
+    """One line of a pair's history."""
+
+    version: int
+    change_type: Name
+    change_reason: ShortText = ""
+    changed_by: Name
+    changed_at: AwareDatetime
+    operation_id: UUID
+
+
+class PairDetail(Frozen):
+    """A pair or an extraction, verbatim."""
+
+    kind: PairKind
+    id: UUID
+    workspace_id: UUID
+    version: int = 1
+    question: ShortText
+    alternate_phrasings: tuple[ShortText, ...] = ()
+    answer_standard: str = Field(max_length=50_000)
+    answer_advanced: str | None = Field(default=None, max_length=50_000)
+    id_token: Name | None = None
+    scope_tags: tuple[ShortText, ...] = ()
+    anti_scope_tags: tuple[ShortText, ...] = ()
+    primary_domain: ShortText | None = None
+    primary_subtopic: ShortText | None = None
+    secondary_domain: ShortText | None = None
+    secondary_subtopic: ShortText | None = None
+    provenance: Provenance
+    confidence: float
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    publication_status: PublicationStatus
+    sensitive: bool = False
+    verified_at: AwareDatetime | None = None
+    verified_by: ShortText | None = None
+    review_status: Name | None = None
+    origin_kind: Name | None = None
+    extractor: Name | None = None
+    source_document_id: UUID | None = None
+    source_file: ShortText | None = None
+    superseded_by: UUID | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    history: tuple[PairVersion, ...] = ()
+
+
+class ScopeFilter(Frozen):
+    """Which tags rows must have and must not have. `expression` joins tags with AND, OR, NOT and parentheses."""
+
+    include: tuple[Name, ...] = Field(default=(), max_length=50)
+    exclude: tuple[Name, ...] = Field(default=(), max_length=50)
+    expression: ShortText | None = None

@@ -1,0 +1,103 @@
+"""What the Q&A library answers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from uuid import UUID
+
+from pydantic import AwareDatetime, Field
+
+from libs.contracts.library import (
+    DocumentSummary,
+    IngestReport,
+    PairDetail,
+    PairKind,
+    Provenance,
+    PublicationStatus,
+    ScopeFilter,
+    SearchHit,
+)
+from libs.contracts.queries.base import Query, Reply
+from libs.contracts.vocabulary import Name, ShortText
+
+
+class SearchResults(Reply):
+    """Hits, best first; `total` counts the candidates of every lane."""
+
+    results: tuple[SearchHit, ...]
+    total: int
+    limit: int
+    offset: int
+    query: ShortText
+
+
+class SearchPairs(Query[SearchResults]):
+    """Find pairs, and with `include_extractions` what was only extracted, in these workspaces."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.pairs.search.v1"
+    reply: ClassVar[type[Reply]] = SearchResults
+
+    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    query: ShortText = Field(min_length=1)
+    scope: ScopeFilter = ScopeFilter()
+    primary_domain: ShortText | None = None
+    primary_subtopic: ShortText | None = None
+    provenance: tuple[Provenance, ...] = ()
+    publication_status: tuple[PublicationStatus, ...] = ("published",)
+    include_extractions: bool = False
+    include_sensitive: bool = False
+    as_of: AwareDatetime | None = None
+    limit: int = Field(default=10, ge=1, le=50)
+    offset: int = Field(default=0, ge=0, le=1_000)
+
+
+class PairReply(Reply):
+    """One pair or extraction."""
+
+    pair: PairDetail
+
+
+class GetPair(Query[PairReply]):
+    """One pair or extraction, verbatim; refused with 404 when there is none in these workspaces."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.pairs.get.v1"
+    reply: ClassVar[type[Reply]] = PairReply
+
+    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    kind: PairKind = "curated"
+    id: UUID
+    include_history: bool = False
+    include_sensitive: bool = False
+
+
+class Documents(Reply):
+    """Documents, newest first."""
+
+    documents: tuple[DocumentSummary, ...]
+
+
+class ListDocuments(Query[Documents]):
+    """What came into the library, in these workspaces."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.documents.list.v1"
+    reply: ClassVar[type[Reply]] = Documents
+
+    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    bucket: Name | None = None
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class IngestReportReply(Reply):
+    """The newest run over one document."""
+
+    report: IngestReport
+
+
+class GetIngestReport(Query[IngestReportReply]):
+    """What became of every passage of one document; refused with 404 when there is none."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.documents.report.v1"
+    reply: ClassVar[type[Reply]] = IngestReportReply
+
+    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    document_id: UUID

@@ -1,0 +1,136 @@
+"""What the Q&A library answers: search, pairs verbatim, documents and their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from libs.contracts.library import SearchHit
+from libs.contracts.queries.qa_ingest import (
+    Documents,
+    GetIngestReport,
+    GetPair,
+    IngestReportReply,
+    ListDocuments,
+    PairReply,
+    SearchPairs,
+    SearchResults,
+)
+from libs.embeddings import Embedder
+from libs.service_kit.connection import Connection
+from libs.service_kit.db import Database
+from libs.service_kit.errors import Refused
+from services.qa_ingest import metrics
+from services.qa_ingest.domain import ranking, scope
+from services.qa_ingest.domain.ranking import Candidate, Lane, Ranked
+from services.qa_ingest.embedding import written
+from services.qa_ingest.store import documents, pairs, search
+from services.qa_ingest.store.search import Filters
+
+PREVIEW = 200
+
+
+async def answer_search(query: SearchPairs, db: Database, embedder: Embedder) -> SearchResults:
+    """The best rows over all lanes. An empty answer is an answer."""
+    filters = _filters(query)
+    text = query.query.strip()
+    vector = written(await embedder.embed([text]))[0] if text else ""
+    with metrics.SEARCH_SECONDS.time():
+        async with db.connection(workspaces=query.workspace_ids) as conn:
+            lanes = await _lanes(conn, text, vector, embedder.model, filters)
+            ranked = ranking.fuse(lanes)
+            page = ranked[query.offset : query.offset + query.limit]
+            rows = await search.shown(conn, [row.candidate for row in page], filters) if page else {}
+    metrics.SEARCHES.labels("found" if ranked else "empty").inc()
+    at = query.as_of or datetime.now(UTC)
+    hits = tuple(_hit(each, rows[each.candidate.id], embedder.model, at) for each in page if each.candidate.id in rows)
+    return SearchResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
+
+
+async def _lanes(
+    conn: Connection, text: str, vector: str, model: str, filters: Filters
+) -> Mapping[Lane, Sequence[Candidate]]:
+    words = ranking.words_of(text)
+    lanes: dict[Lane, Sequence[Candidate]] = {"exact": await search.exact(conn, text, filters)}
+    lanes["fulltext"] = await search.fulltext(conn, words, filters)
+    if ranking.is_short(text) or not lanes["fulltext"]:
+        lanes["trigram"] = await search.trigram(conn, text, filters)
+    if vector:
+        lanes["vector"] = await search.vector(conn, vector, model, filters)
+    return lanes
+
+
+def _filters(query: SearchPairs) -> Filters:
+    try:
+        expression = scope.parse(query.scope.expression) if query.scope.expression else None
+    except scope.BadExpression as error:
+        raise Refused("bad_expression", f"scope.expression: {error}", status=422) from error
+    return Filters(
+        include=query.scope.include,
+        exclude=query.scope.exclude,
+        expression=expression,
+        primary_domain=query.primary_domain,
+        primary_subtopic=query.primary_subtopic,
+        provenance=query.provenance,
+        publication_status=query.publication_status,
+        include_extractions=query.include_extractions,
+        include_sensitive=query.include_sensitive,
+        as_of=query.as_of,
+    )
+
+
+def _hit(ranked: Ranked, row: Any, model: str, at: datetime) -> SearchHit:
+    answer = " ".join(row["answer_standard"].split())
+    return SearchHit(
+        kind=row["kind"],
+        id=row["id"],
+        question=row["question_text"],
+        answer_preview=answer if len(answer) <= PREVIEW else f"{answer[:PREVIEW]}…",
+        scope_tags=tuple(row["scope_tag"]),
+        anti_scope_tags=tuple(row["anti_scope_tag"]),
+        primary_domain=row["primary_domain"],
+        primary_subtopic=row["primary_subtopic"],
+        similarity=None if ranked.similarity is None else round(ranked.similarity, 4),
+        rank_method=ranked.rank_method,
+        match_strength=ranking.strength(ranked, model),
+        provenance=row["provenance"],
+        confidence=round(row["confidence"], 4),
+        valid_from=row["valid_from"],
+        valid_to=row["valid_to"],
+        current=row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at),
+        publication_status=row["publication_status"],
+        review_status=row["governance_review_status"],
+        source_document_id=row["source_document_id"],
+    )
+
+
+async def answer_pair(query: GetPair, db: Database) -> PairReply:
+    """One pair or extraction; 404 where the workspaces have none."""
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        found = await pairs.get(
+            conn, query.kind, query.id, history=query.include_history, sensitive=query.include_sensitive
+        )
+    if found is None:
+        raise _none("pair" if query.kind == "curated" else "extraction", query.id)
+    return PairReply(pair=found)
+
+
+async def answer_documents(query: ListDocuments, db: Database) -> Documents:
+    """What came into the library, newest first."""
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        return Documents(documents=tuple(await documents.listed(conn, query.bucket, query.limit)))
+
+
+async def answer_report(query: GetIngestReport, db: Database) -> IngestReportReply:
+    """What became of every passage of one document; 404 where the workspaces have none."""
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        found = await documents.report(conn, query.document_id)
+    if found is None:
+        raise _none("document", query.document_id)
+    return IngestReportReply(report=found)
+
+
+def _none(what: str, identity: UUID) -> Refused:
+    return Refused("not_found", f"there is no {what} {identity} in these workspaces", status=404)

@@ -1,0 +1,62 @@
+"""Which bucket feeds which workspace, and how its files are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+from uuid import UUID, uuid5
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from libs.contracts.envelope import EVENT_NAMESPACE
+
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+WorkspaceName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class Binding(BaseModel):
+    """One bucket. A key that is not known is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bucket: BucketName
+    kind: Literal["folder"] = "folder"
+    folder: Path | None = None
+    workspace: WorkspaceName
+    workspace_id: UUID | None = None
+    extractor: str = "yaml_frontmatter_v1"
+    curate_as_pair: bool = False
+    trusted: bool = False
+    touchpoint_id: str | None = Field(default=None, max_length=120)
+
+    @model_validator(mode="after")
+    def _has_its_address(self) -> Binding:
+        if self.kind == "folder" and self.folder is None:
+            raise ValueError("a bucket of kind 'folder' needs `folder`")
+        return self
+
+    @property
+    def workspace_key(self) -> UUID:
+        """The workspace's id: the one that is named, or else the one that its name stands for everywhere."""
+        return self.workspace_id or workspace_id_of(self.workspace)
+
+
+class Bindings(BaseModel):
+    """All of them. Names are unique."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    buckets: tuple[Binding, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Bindings:
+        names = [binding.bucket for binding in self.buckets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"buckets named twice: {', '.join(twice)}")
+        return self
+
+
+def workspace_id_of(name: str) -> UUID:
+    """The id of a workspace that only has a name."""
+    return uuid5(EVENT_NAMESPACE, f"workspace|{name}")

@@ -1,0 +1,384 @@
+"""From an object in a bucket to what the library serves of it: all of a version becomes visible together, or nothing.
+
+Events and listings are only hints. Whoever follows one reads the object as it is now, under a lock of that object, so
+hints that are late, doubled or out of order end in the same rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentIngestedV1, QaDocumentRejectedV1
+from libs.service_kit import logging
+from libs.service_kit.connection import session_lock
+from libs.service_kit.db import Database, Transaction
+from services.qa_ingest import metrics, sandbox
+from services.qa_ingest.buckets.base import Bucket, Listed, Unreadable
+from services.qa_ingest.domain import changes
+from services.qa_ingest.domain.bindings import Binding
+from services.qa_ingest.domain.blocks import Problem
+from services.qa_ingest.domain.envelope import Envelope, Extracted
+from services.qa_ingest.extractors import named
+from services.qa_ingest.extractors.base import File, FileRejected
+from services.qa_ingest.store import documents, extractions, operations, pairs, suggestions
+from services.qa_ingest.store.documents import Known, Received, Run
+from services.qa_ingest.store.operations import Operation
+from services.qa_ingest.store.suggestions import Suggestion
+
+log = logging.get(__name__)
+IN_PROCESS = frozenset({"yaml_frontmatter_v1"})
+"""Extractors of our own plain text format; all others read in a child process."""
+BY = "ingest"
+AT_ONCE = 2
+"""Objects that are followed at once: each holds two connections of the pool, and more would wait for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bucket and what it is bound to."""
+
+    bucket: Bucket
+    binding: Binding
+
+    @property
+    def workspace_id(self) -> UUID:
+        """Whose documents these are."""
+        return self.binding.workspace_key
+
+
+class Ingest:
+    """Brings buckets into the library."""
+
+    def __init__(self, db: Database, bound: Sequence[Bound]) -> None:
+        self._db = db
+        self._bound = bound
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def prepare(self) -> None:
+        """Make the workspaces that buckets are bound to."""
+        for each in self._bound:
+            async with self._db.transaction() as tx:
+                await operations.enter(tx.conn, each.workspace_id)
+                binding = each.binding
+                await documents.ensure_workspace(tx.conn, each.workspace_id, binding.workspace, binding.touchpoint_id)
+
+    async def look(self) -> int:
+        """Compare every bucket's listing with what is known, and follow each difference; how many there were."""
+        return sum([await self._look(each) for each in self._bound])
+
+    async def _look(self, bound: Bound) -> int:
+        async with self._db.connection(workspaces=[bound.workspace_id]) as conn:
+            known = await documents.newest(conn, bound.workspace_id, bound.bucket.name)
+        there: set[str] = set()
+        followed = 0
+        try:
+            async for listed in bound.bucket.list():
+                there.add(listed.key)
+                if _is_new(known.get(listed.key), listed, bound.binding.extractor):
+                    await self.follow(bound, listed.key, listed.version)
+                    followed += 1
+        except OSError as error:
+            # A listing that broke off says nothing about what is gone.
+            log.warning("qa.bucket.unreadable", bucket=bound.bucket.name, error=logging.describe(error))
+            return followed
+        for key in sorted(key for key, one in known.items() if one.state != "deleted" and key not in there):
+            await self.follow(bound, key)
+            followed += 1
+        return followed
+
+    async def follow(self, bound: Bound, key: str, listed_version: str | None = None) -> str:
+        """Bring one object to where it is now in its bucket; what came of it.
+
+        Nobody else follows the same object meanwhile, so that an older reading never comes last.
+        """
+        started = datetime.now(UTC)
+        lock = f"qa.{bound.bucket.name}.{key}"
+        async with self._slots, self._db.connection() as conn, session_lock(conn, lock):
+            content = await _read(bound, key)
+            if content is None:
+                outcome = await self._delete(bound, key)
+            else:
+                received = _received(bound, key, content, listed_version)
+                outcome = await self._take(bound, received, content, started)
+        metrics.DOCUMENTS.labels(outcome).inc()
+        log.info("qa.document.followed", bucket=bound.bucket.name, outcome=outcome)
+        return outcome
+
+    # --- a version of an object -------------------------------------------------------------------------------
+
+    async def _take(self, bound: Bound, received: Received, content: bytes | FileRejected, started: datetime) -> str:
+        async with self._transaction(bound) as tx:
+            before = await documents.served(tx.conn, bound.workspace_id, received.bucket, received.object_key)
+            if before and before.state == "live" and _same(before, received):
+                await documents.listed_as(tx.conn, before.id, received.listed_version)
+                return "unchanged"
+        found = await _extracted(bound.binding, received.object_key, content)
+        async with self._transaction(bound) as tx:
+            if isinstance(found, FileRejected):
+                await self._refuse(tx, received, before, found, started)
+                return "rejected"
+            await self._serve(tx, bound.binding, received, before, found, started)
+            return "ingested"
+
+    @asynccontextmanager
+    async def _transaction(self, bound: Bound) -> AsyncIterator[Transaction[Any]]:
+        async with self._db.transaction() as tx:
+            await operations.enter(tx.conn, bound.workspace_id)
+            yield tx
+
+    async def _refuse(
+        self, tx: Transaction[Any], received: Received, before: Known | None, refused: FileRejected, started: datetime
+    ) -> None:
+        if before is not None:
+            await documents.mark_stale(tx.conn, before.id)
+        document_id = await documents.insert(tx.conn, received, "rejected", refused.code)
+        problems = [{"line": problem.line, "message": problem.message} for problem in refused.problems[:100]]
+        run = Run("rejected", started, code=refused.code, problems=problems)
+        await documents.add_run(tx.conn, received.workspace_id, document_id, received, run)
+        tx.emit(
+            QaDocumentRejectedV1(
+                document_id=document_id,
+                workspace_id=received.workspace_id,
+                bucket=received.bucket,
+                object_key=received.object_key,
+                content_sha256=received.content_sha256,
+                code=refused.code,
+                rejected_at=datetime.now(UTC),
+            )
+        )
+
+    async def _serve(
+        self,
+        tx: Transaction[Any],
+        binding: Binding,
+        received: Received,
+        before: Known | None,
+        found: Extracted,
+        started: datetime,
+    ) -> None:
+        now = [(pair, changes.content_sha256(pair)) for pair in found.pairs]
+        old = await extractions.live(tx.conn, before.id) if before else []
+        comparison = changes.compare(old, now)
+        gone: list[UUID] = []
+        if before is not None:
+            gone = await extractions.invalidate(tx.conn, before.id, "source_changed")
+            await documents.end(tx.conn, before.id, "replaced")
+            await suggestions.outdate(tx.conn, gone)
+        document_id = await documents.insert(tx.conn, received, "live")
+        run = Run(
+            "ingested",
+            started,
+            pairs=len(found.pairs),
+            losses=found.losses.model_dump(mode="json"),
+            notices=found.notices,
+            rejects=found.rejects,
+        )
+        run_id = await documents.add_run(tx.conn, received.workspace_id, document_id, received, run)
+        at = datetime.now(UTC)
+        ids = await extractions.add(tx.conn, received, document_id, run_id, now, comparison.carried, at.isoformat())
+        await self._flag(tx, received, comparison.changed, ids, "its source says something else now")
+        if binding.curate_as_pair:
+            await _Curation(tx, binding, received, document_id, at).curate(found.pairs, ids, comparison.carried)
+        tx.emit(
+            QaDocumentIngestedV1(
+                document_id=document_id,
+                workspace_id=received.workspace_id,
+                bucket=received.bucket,
+                object_key=received.object_key,
+                content_sha256=received.content_sha256,
+                extractor=received.extractor,
+                pairs=len(found.pairs),
+                rejects=len(found.rejects),
+                ingested_at=at,
+            )
+        )
+
+    async def _flag(
+        self,
+        tx: Transaction[Any],
+        received: Received,
+        changed: Sequence[changes.Changed],
+        ids: Mapping[int, UUID],
+        reason: str,
+    ) -> None:
+        if not changed:
+            return
+        await operations.say(tx.conn, Operation(BY, "source_changed", f"{received.object_key}: {reason}"))
+        await pairs.flag(tx.conn, [each.pair_id for each in changed])
+        await suggestions.add(
+            tx.conn,
+            [
+                Suggestion(
+                    received.workspace_id,
+                    "source_changed",
+                    f"{each.pair_id}|{received.content_sha256}",
+                    pair_id=each.pair_id,
+                    extraction_id=ids.get(each.by) if each.by is not None else None,
+                )
+                for each in changed
+            ],
+        )
+
+    # --- an object that is gone -------------------------------------------------------------------------------
+
+    async def _delete(self, bound: Bound, key: str) -> str:
+        async with self._transaction(bound) as tx:
+            known = await documents.newest_of(tx.conn, bound.workspace_id, bound.bucket.name, key)
+            before = await documents.served(tx.conn, bound.workspace_id, bound.bucket.name, key)
+            if known is None or (before is None and known.state == "deleted"):
+                return "unchanged"
+            if known.state == "rejected":
+                await documents.end(tx.conn, known.id, "deleted")
+            if before is None:
+                return "deleted"
+            promoted = [live for live in await extractions.live(tx.conn, before.id) if live.pair_id is not None]
+            gone = await extractions.invalidate(tx.conn, before.id, "source_deleted")
+            await suggestions.outdate(tx.conn, gone)
+            await documents.end(tx.conn, before.id, "deleted")
+            lost = [changes.Changed(live.pair_id, live.extraction_id, None) for live in promoted if live.pair_id]
+            await self._flag(tx, _received(bound, key, b"", None), lost, {}, "it is gone from its bucket")
+            tx.emit(
+                QaDocumentDeletedV1(
+                    document_id=before.id,
+                    workspace_id=bound.workspace_id,
+                    bucket=bound.bucket.name,
+                    object_key=key,
+                    deleted_at=datetime.now(UTC),
+                )
+            )
+        return "deleted"
+
+
+class _Curation:
+    """Bundles whose blocks are pairs: new ones are made, changed ones become proposed edits, never a second pair."""
+
+    def __init__(
+        self, tx: Transaction[Any], binding: Binding, received: Received, document_id: UUID, at: datetime
+    ) -> None:
+        self._tx = tx
+        self._binding = binding
+        self._received = received
+        self._document_id = document_id
+        self._at = at
+
+    async def curate(self, found: Sequence[Envelope], ids: Mapping[int, UUID], carried: Mapping[int, UUID]) -> None:
+        """Make pairs of what is new, and propose edits of what is known and differs."""
+        workspace_id = self._received.workspace_id
+        known = await pairs.by_token(self._tx.conn, workspace_id, [each.id_token for each in found if each.id_token])
+        unnamed = [each.question for each in found if each.id_token is None]
+        asked = await pairs.by_question(self._tx.conn, workspace_id, unnamed)
+        same_questions = {_row_question(row): row for row in asked.values()}
+        new: list[Envelope] = []
+        edits: list[Suggestion] = []
+        promoted: dict[UUID, UUID] = {}
+        for envelope in found:
+            pair = known.get(envelope.id_token) if envelope.id_token else same_questions.get(_folded(envelope.question))
+            if pair is None and envelope.ordinal not in carried:
+                new.append(envelope)
+            elif pair is not None and _differs(pair, envelope):
+                edits.append(self._edit(envelope, pair["id"], ids.get(envelope.ordinal)))
+            elif pair is not None and envelope.ordinal in ids and envelope.ordinal not in carried:
+                promoted[ids[envelope.ordinal]] = pair["id"]
+        await operations.say(self._tx.conn, Operation(BY, "initial_ingest", self._received.object_key))
+        rows = [self._row(envelope, ids.get(envelope.ordinal)) for envelope in new]
+        await pairs.add(self._tx.conn, rows)
+        promoted |= {ids[each.ordinal]: row["id"] for each, row in zip(new, rows, strict=True) if each.ordinal in ids}
+        await extractions.promote(self._tx.conn, promoted, BY)
+        await suggestions.add(self._tx.conn, edits)
+
+    def _row(self, envelope: Envelope, extraction_id: UUID | None) -> dict[str, Any]:
+        return pairs.row_of(
+            uuid4(),
+            self._received.workspace_id,
+            envelope,
+            at=self._at.isoformat(),
+            by=BY,
+            document_id=self._document_id,
+            extraction_id=extraction_id,
+            trusted=self._binding.trusted,
+        )
+
+    def _edit(self, envelope: Envelope, pair_id: UUID, extraction_id: UUID | None) -> Suggestion:
+        return Suggestion(
+            self._received.workspace_id,
+            "proposed_edit",
+            f"{pair_id}|{changes.content_sha256(envelope)}",
+            pair_id=pair_id,
+            extraction_id=extraction_id,
+            detail=envelope.model_dump(mode="json", exclude_defaults=True),
+        )
+
+
+async def _extracted(binding: Binding, key: str, content: bytes | FileRejected) -> Extracted | FileRejected:
+    if isinstance(content, FileRejected):
+        return content
+    file = File(key.rsplit("/", 1)[-1], content, binding.workspace_key)
+    try:
+        if binding.extractor in IN_PROCESS:
+            return named(binding.extractor).extract(file)
+        return await sandbox.extract(binding.extractor, file)
+    except FileRejected as refused:
+        return refused
+
+
+async def _read(bound: Bound, key: str) -> bytes | FileRejected | None:
+    try:
+        return await bound.bucket.read(key)
+    except Unreadable as error:
+        return FileRejected(error.code, [Problem(1, error.message)])
+
+
+def _received(bound: Bound, key: str, content: bytes | FileRejected, listed_version: str | None) -> Received:
+    raw = b"" if isinstance(content, FileRejected) else content
+    sha = hashlib.sha256(raw).hexdigest()
+    extractor = named(bound.binding.extractor)
+    return Received(
+        workspace_id=bound.workspace_id,
+        bucket=bound.bucket.name,
+        object_key=key,
+        # The content names the version: what a listing says may be older than what was read.
+        object_version=f"{sha[:16]}.{extractor.kind}.{extractor.version}",
+        content_sha256=sha,
+        bytes=len(raw),
+        extractor=extractor.kind,
+        extractor_version=extractor.version,
+        listed_version=listed_version,
+    )
+
+
+def _same(before: Known, received: Received) -> bool:
+    return (before.content_sha256, before.extractor, before.extractor_version) == (
+        received.content_sha256,
+        received.extractor,
+        received.extractor_version,
+    )
+
+
+def _is_new(known: Known | None, listed: Listed, extractor: str) -> bool:
+    if known is None or known.state == "deleted" or known.listed_version != listed.version:
+        return True
+    return (known.extractor, known.extractor_version) != (extractor, named(extractor).version)
+
+
+def _differs(pair: Any, envelope: Envelope) -> bool:
+    """Does a block say something else than its pair? Only what people read counts."""
+    return (pair["question_text"], pair["answer_standard"], pair["answer_advanced"]) != (
+        envelope.question,
+        envelope.answer_standard,
+        envelope.answer_advanced,
+    )
+
+
+def _folded(question: str) -> str:
+    return " ".join(question.casefold().split())
+
+
+def _row_question(row: Any) -> str:
+    return _folded(row["question_text"])

@@ -1,0 +1,1 @@
+"""The only SQL of the Q&A library. Functions take a connection and never commit."""
