@@ -13,7 +13,7 @@ import click
 
 from burnish import answers
 from burnish.answers import read
-from burnish.commands.show import short, when
+from burnish.commands.show import when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
 from burnish.parameters import FILE, MOMENT, NAME, TEXT
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from services.qa_ingest.domain.envelope import Extracted
 
 MAX_BUNDLE_BYTES = 20_000_000
+NOTHING = "nothing answers it; drafts are found with --status draft"
 STATUSES = ("draft", "in_review", "published", "archived")
 
 
@@ -142,11 +143,13 @@ def _add_reading(qa: click.Group) -> None:
             print_json(found)
             return
         rows = [
-            (hit["match_strength"], hit["similarity"], hit["question"], hit["answer_preview"][:60], short(hit["id"]))
+            (hit["match_strength"], hit["similarity"], hit["question"], hit["answer_preview"][:60], hit["id"])
             for hit in found["results"]
         ]
         print_table(
-            ("match", "similarity", "question", "answer", "id"), rows, empty="nothing in the library answers it"
+            ("match", "similarity", "question", "answer", "id"),
+            rows,
+            empty="nothing answers it; drafts are found with --status draft",
         )
 
     @verb(qa, "show", example="burnish qa show 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)

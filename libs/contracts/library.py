@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import Frozen
-from libs.contracts.vocabulary import Name, Sha256, ShortText
+from libs.contracts.text import JsonObject
+from libs.contracts.vocabulary import AnswerText, Name, Sha256, ShortText
 
 Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
 PublicationStatus = Literal["draft", "in_review", "published", "archived"]
@@ -39,10 +40,10 @@ class IngestReport(Frozen):
     run_id: UUID
     document: DocumentSummary
     outcome: Name
-    problems: tuple[dict[str, Any], ...] = ()
-    notices: tuple[dict[str, Any], ...] = ()
-    rejects: tuple[dict[str, Any], ...] = ()
-    losses: dict[str, Any] | None = None
+    problems: tuple[JsonObject, ...] = ()
+    notices: tuple[JsonObject, ...] = ()
+    rejects: tuple[JsonObject, ...] = ()
+    losses: JsonObject | None = None
     finished_at: AwareDatetime
 
 
@@ -90,8 +91,8 @@ class PairDetail(Frozen):
     version: int = 1
     question: ShortText
     alternate_phrasings: tuple[ShortText, ...] = ()
-    answer_standard: str = Field(max_length=50_000)
-    answer_advanced: str | None = Field(default=None, max_length=50_000)
+    answer_standard: AnswerText
+    answer_advanced: AnswerText | None = None
     id_token: Name | None = None
     scope_tags: tuple[ShortText, ...] = ()
     anti_scope_tags: tuple[ShortText, ...] = ()
@@ -113,7 +114,7 @@ class PairDetail(Frozen):
     source_document_id: UUID | None = None
     source_file: ShortText | None = None
     superseded_by: UUID | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     history: tuple[PairVersion, ...] = ()
 
 

@@ -39,6 +39,7 @@ TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
 ShortText = Annotated[str, StringConstraints(max_length=2_000), STORABLE]
 LongText = Annotated[str, StringConstraints(max_length=20_000), STORABLE]
+AnswerText = Annotated[str, StringConstraints(max_length=50_000), STORABLE]
 PromptText = Annotated[str, StringConstraints(max_length=262_144), STORABLE]
 VersionRef = Annotated[str, StringConstraints(min_length=1, max_length=200), STORABLE]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$"), STORABLE]

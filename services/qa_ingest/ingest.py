@@ -81,7 +81,7 @@ class Ingest:
         try:
             async for listed in bound.bucket.list():
                 there.add(listed.key)
-                if _is_new(known.get(listed.key), listed, bound.binding.extractor):
+                if listed.settled and _is_new(known.get(listed.key), listed, bound.binding.extractor):
                     await self.follow(bound, listed.key, listed.version)
                     followed += 1
         except OSError as error:

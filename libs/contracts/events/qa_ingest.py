@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.vocabulary import Name, Sha256, ShortText
+from libs.contracts.vocabulary import AnswerText, Name, Sha256, ShortText
 
 
 class QaDocumentIngestedV1(EventData):
@@ -75,7 +75,7 @@ class QaPairPublishedV1(EventData):
     version: int = Field(ge=1)
     touchpoint_id: ShortText | None = None
     question: ShortText
-    answer: str = Field(max_length=50_000)
+    answer: AnswerText
     published_at: AwareDatetime
 
     def natural_key(self) -> str:

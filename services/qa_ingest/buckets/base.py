@@ -12,11 +12,15 @@ MAX_KEY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object in a listing. `version` changes whenever its content may have."""
+    """An object in a listing. `version` changes whenever its content may have.
+
+    One that is not `settled` may still be written to: it is there, and read at a later listing.
+    """
 
     key: str
     version: str
     size: int
+    settled: bool = True
 
 
 class Unreadable(Exception):

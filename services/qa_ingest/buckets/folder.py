@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,11 +18,15 @@ BATCH = 500
 
 
 class FolderBucket:
-    """Regular files below a folder. Names that begin with a dot, links and everything that is no file are passed by."""
+    """Regular files below a folder. Names that begin with a dot, links and everything that is no file are passed by.
 
-    def __init__(self, name: str, folder: Path) -> None:
+    A file that changed less than `settle_s` seconds ago may be half written.
+    """
+
+    def __init__(self, name: str, folder: Path, *, settle_s: float = 1.0) -> None:
         self.name = name
         self._folder = folder
+        self._settle_s = settle_s
 
     async def list(self) -> AsyncIterator[Listed]:
         """See `Bucket`. Raises OSError where the folder itself cannot be read."""
@@ -65,7 +70,10 @@ class FolderBucket:
                     found += 1
                     if found > MAX_OBJECTS:
                         raise OSError(f"{self._folder} holds more than {MAX_OBJECTS:,} files")
-                    yield Listed(key, f"{told.st_mtime_ns}-{told.st_size}-{told.st_ino}", told.st_size)
+                    version = f"{told.st_mtime_ns}-{told.st_size}-{told.st_ino}"
+                    # A time ahead of the clock is no reason to wait for ever.
+                    age = abs(time.time() - told.st_mtime)
+                    yield Listed(key, version, told.st_size, age >= self._settle_s)
 
 
 def _entries(folder: Path, *, required: bool) -> list[os.DirEntry[str]]:

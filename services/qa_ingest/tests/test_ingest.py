@@ -26,7 +26,7 @@ class Library:
         self.db = db
         self.folder = folder
         told = Binding(bucket="b", folder=folder, workspace="default", **{"curate_as_pair": True, **binding})
-        self.bound = Bound(FolderBucket("b", folder), told)
+        self.bound = Bound(FolderBucket("b", folder, settle_s=0.0), told)
         self.ingest = Ingest(db, [self.bound])
 
     def put(self, key: str, text: str | bytes) -> None:
@@ -204,6 +204,19 @@ async def test_what_is_no_regular_file_is_passed_by(library: Library) -> None:
     (library.folder / "loop").symlink_to(library.folder)
     assert await library.ingest.look() == 1
     assert [row[0] for row in await library.documents()] == ["a.md"]
+
+
+async def test_a_file_that_is_still_written_waits_and_is_not_gone(library: Library) -> None:
+    waiting = Bound(FolderBucket("b", library.folder, settle_s=3_600.0), library.bound.binding)
+    library.put("a.md", block("Why?", "Because."))
+    assert await Ingest(library.db, [waiting]).look() == 0
+    await library.ingest.look()
+    library.put("a.md", block("Why?", "Because of"))
+    assert await Ingest(library.db, [waiting]).look() == 0
+    assert await library.documents() == [("a.md", "live")]
+    long_ago = 1_000_000_000
+    os.utime(library.folder / "a.md", (long_ago, long_ago))
+    assert await Ingest(library.db, [waiting]).look() == 1
 
 
 async def test_a_folder_that_is_away_deletes_nothing(library: Library) -> None:
