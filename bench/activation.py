@@ -87,7 +87,6 @@ class Bench:
                 self._versions[target] = [text.version for text in texts]
 
     async def locked(self, target: Target) -> int:
-        """The ledger's way."""
         tries = 0
 
         async def work(tx: Transaction[Any]) -> None:

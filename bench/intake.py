@@ -44,7 +44,6 @@ class Timed(Consumer[SignalObservedV1]):
     complete: asyncio.Event
 
     async def deliver(self, messages: Sequence[Message]) -> None:
-        """Deliver, and note."""
         started = perf_counter()
         await super().deliver(messages)
         self.took_ms.append((perf_counter() - started) * 1_000)

@@ -26,8 +26,7 @@ class Running(Protocol):
     """A process that was started."""
 
     @property
-    def pid(self) -> int:
-        """Its id."""
+    def pid(self) -> int: ...
 
     @property
     def returncode(self) -> int | None:
@@ -71,16 +70,13 @@ class Spawned:
 
     @property
     def pid(self) -> int:
-        """See `Running`."""
         return self._child.pid
 
     @property
     def returncode(self) -> int | None:
-        """See `Running`."""
         return self._child.poll()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """See `Running`."""
         self._child.send_signal(number)
 
 
@@ -90,11 +86,9 @@ class Spawner:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def open(self) -> None:
-        """See `Starter`."""
+    async def open(self) -> None: ...
 
     async def start(self, service: str, environment: Mapping[str, str], log: Path, gate: Path) -> Running:
-        """See `Starter`."""
         return Spawned(
             process.spawn(
                 [sys.executable, "-P", "-m", "burnish.child", service, gate],
@@ -105,8 +99,7 @@ class Spawner:
             )
         )
 
-    async def close(self) -> None:
-        """See `Starter`."""
+    async def close(self) -> None: ...
 
 
 # --- forked from the forkserver ----------------------------------------------------------------------------------
@@ -121,22 +114,18 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """See `Running`."""
         return self._pid
 
     @property
     def returncode(self) -> int | None:
-        """See `Running`."""
         return self._returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """See `Running`."""
         if self._returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
 
     def ended(self, status: int) -> None:
-        """It ended."""
         self._returncode = status
 
 
@@ -171,7 +160,6 @@ class Forkserver:
         self._reading = asyncio.create_task(self._read(reader, self._born), name="forkserver")
 
     async def start(self, service: str, environment: Mapping[str, str], log: Path, gate: Path) -> Running:
-        """See `Starter`."""
         request = {
             "start": service,
             "import": ALSO_SHARED.get(service, ()),
@@ -194,7 +182,6 @@ class Forkserver:
         return self._children[pid]
 
     async def close(self) -> None:
-        """See `Starter`."""
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(ConnectionError):

@@ -80,11 +80,9 @@ class Gateway:
         return self._ask("GET", path, params=params)
 
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        """POST."""
         return self._ask("POST", path, body=body, headers=headers)
 
     def put(self, path: str, body: Any) -> Any:
-        """PUT."""
         return self._ask("PUT", path, body=body)
 
     def _ask(self, method: str, path: str, **request: Any) -> Any:

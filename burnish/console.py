@@ -18,7 +18,6 @@ class CleanConsole(Console):
     """Replaces what cannot be seen, one for one, so that what was laid out stays laid out."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """See `Console`."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

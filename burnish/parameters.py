@@ -30,7 +30,6 @@ class Text(click.ParamType[str]):
         self.limit = limit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See `ParamType`."""
         text = str(value)
         if "\0" in text:
             self.fail("a text has no NUL in it", param, ctx)
@@ -51,7 +50,6 @@ class Matching(Text):
         self.told = told
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See `ParamType`."""
         text = super().convert(value, param, ctx)
         if not self.pattern.fullmatch(text):
             self.fail(self.told, param, ctx)
@@ -64,7 +62,6 @@ class Seconds(click.FloatRange):
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """See `ParamType`."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail("a finite number was expected", param, ctx)
@@ -77,7 +74,6 @@ class Moment(Text):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See `ParamType`."""
         try:
             moment = datetime.fromisoformat(super().convert(value, param, ctx))
         except ValueError:
@@ -101,7 +97,6 @@ class FileSystemPath(click.Path):
         super().__init__(path_type=Path, **options)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `ParamType`."""
         if isinstance(value, str) and self.allow_dash and value == "-":
             return Path("-")
         try:

@@ -76,7 +76,6 @@ class Group(click.Group, Spoken):
         super().__init__(name, help=help, no_args_is_help=True)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In order."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

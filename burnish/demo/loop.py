@@ -248,7 +248,6 @@ class Demo:
         return mine[0] if mine else {"stored": 0, "unprocessed": 0, "rejected": 0}
 
     async def status(self) -> Json:
-        """The touchpoint's status."""
         found: Json = await self._get(f"{self.base}/status")
         return found
 

@@ -67,7 +67,6 @@ class JwksKeys:
         self._reading = asyncio.Lock()
 
     async def key(self, kid: str) -> PyJWK:
-        """See `Keys`."""
         if not 0 < len(kid) <= MAX_KID_CHARACTERS:
             raise NotAuthenticated("the id of the token's key is empty or too long")
         known = kid in self._keys

@@ -24,7 +24,6 @@ class SigningKey:
 
     @property
     def kid(self) -> str:
-        """The key's id."""
         return self.jwk["kid"]
 
     def public(self) -> dict[str, str]:

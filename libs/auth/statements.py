@@ -33,7 +33,6 @@ class StatementKey:
 
     @classmethod
     def new(cls) -> StatementKey:
-        """A fresh key."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod

@@ -73,5 +73,4 @@ class FreeModelsOnly:
             raise ModelError("calls of this model cost money, and there is no account to pay from", retryable=False)
         return [uuid4() for _ in orders]
 
-    async def close(self, settled: Sequence[Settled]) -> None:
-        """Nothing was spent."""
+    async def close(self, settled: Sequence[Settled]) -> None: ...

@@ -30,7 +30,6 @@ class Answers:
         self._query = query
 
     def __call__(self, msg: Any, /, *, context: ContextRepo) -> BaseMiddleware:
-        """One question comes."""
         return _Scope(msg, context=context, answers=self)
 
     async def answer(self, body: bytes, handle: Callable[[AnyQuery], Awaitable[Any]]) -> bytes:

@@ -66,7 +66,6 @@ class Bus:
         self._client._error_cb = self._on_error
 
     async def close(self) -> None:
-        """Flush and close."""
         self._closing = True
         if self._client is not None and not self._client.is_closed:
             # What waits for a server that is away cannot be flushed; it is in the outbox still.

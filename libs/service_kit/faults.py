@@ -34,7 +34,6 @@ class Faults:
         return cls(chances, int(told.get("seed", 0)), told.get("while"))
 
     def point(self, name: Point) -> None:
-        """Maybe die here."""
         chance = self._chances.get(name, 0.0)
         if not chance or (self._while_there and not os.path.exists(self._while_there)):
             return

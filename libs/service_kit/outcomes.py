@@ -52,17 +52,14 @@ class Message(Protocol):
         """Headers as they came."""
 
     @property
-    def metadata(self) -> Msg.Metadata:
-        """Deliveries and sequence."""
+    def metadata(self) -> Msg.Metadata: ...
 
-    async def ack(self) -> None:
-        """Done."""
+    async def ack(self) -> None: ...
 
     async def nak(self, delay: float | None = None) -> None:
         """Again, after `delay` seconds."""
 
-    async def in_progress(self) -> None:
-        """Still in work."""
+    async def in_progress(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,6 @@ class Outcomes(Generic[DataT]):
         self._acked = MESSAGES.labels(self.name, "acked")
 
     def __call__(self, msg: Any, /, *, context: ContextRepo) -> BaseMiddleware:
-        """One batch comes."""
         return _Scope(msg, context=context, outcomes=self)
 
     async def deliver(self, messages: Sequence[Message], handle: Handle[DataT]) -> None:

@@ -40,7 +40,6 @@ class Overhearer:
         self._subscription = await client.subscribe(self.subject, cb=self._received)
 
     async def stop(self) -> None:
-        """Hear no more."""
         if self._subscription is not None:
             with suppress(NatsError, OSError):
                 await self._subscription.unsubscribe()

@@ -93,7 +93,6 @@ class Pull:
             raise trouble
 
     def wake(self) -> None:
-        """End the wait."""
         self._end()
 
     def take(self, most: int) -> list[Msg]:

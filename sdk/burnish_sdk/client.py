@@ -312,7 +312,6 @@ class _Running:
             yield one[0]
 
     def close(self) -> None:
-        """Stop the thread."""
         with self._lock:
             client, loop, thread = self._client, self._loop, self._thread
             self._client = self._loop = self._thread = None

@@ -108,7 +108,6 @@ class PromptCache:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Stop checking."""
         tasks = [*self._asking.values(), *([self._refresher] if self._refresher else [])]
         for task in tasks:
             task.cancel()

@@ -73,7 +73,6 @@ class Transport:
         return f"<burnish_sdk of {self.url}>"
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._http.aclose()
 
     async def call(self, operation: Operation[T]) -> T:

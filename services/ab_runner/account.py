@@ -34,6 +34,5 @@ class RunAccount:
             return list(await calls.started(self.conn, self.run_id, self.touchpoint_id, orders))
 
     async def close(self, settled: Sequence[Settled]) -> None:
-        """See `Account.close`."""
         async with self.conn.transaction():
             await calls.settled(self.conn, settled)

@@ -77,7 +77,6 @@ class Judged:
 
     @property
     def source_key(self) -> str:
-        """The natural key."""
         return self.newest.data.source_key
 
 

@@ -41,7 +41,6 @@ class ProposalAccount:
             return begun
 
     async def close(self, settled: Sequence[Settled]) -> None:
-        """See `Account.close`."""
         async with self.db.transaction() as tx:
             for row in settled:
                 await store.call_settled(tx.conn, row)

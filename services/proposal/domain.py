@@ -148,7 +148,6 @@ class Commission:
 
     @classmethod
     def of_request(cls, pattern: PatternDetail, request_id: UUID, by: str) -> Commission:
-        """A person asked."""
         return cls(pattern, f"request {request_id}", by)
 
 

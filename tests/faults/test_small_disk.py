@@ -36,7 +36,6 @@ class Disk:
 
     @property
     def free(self) -> int:
-        """What is left."""
         return shutil.disk_usage(self.place).free
 
     @property
@@ -55,7 +54,6 @@ class Disk:
                 file.seek(0, os.SEEK_END)
 
     def clear(self) -> None:
-        """Give it back."""
         self._ballast.unlink(missing_ok=True)
 
 

@@ -23,11 +23,9 @@ pytestmark = pytest.mark.timeout(400)
 class Silent:
     """No bars."""
 
-    def step(self, title: str, total: int | None = None) -> None:
-        """Nothing."""
+    def step(self, title: str, total: int | None = None) -> None: ...
 
-    def at(self, done: int, total: int | None = None) -> None:
-        """Nothing."""
+    def at(self, done: int, total: int | None = None) -> None: ...
 
 
 @dataclass(frozen=True)

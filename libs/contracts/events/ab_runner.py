@@ -37,7 +37,6 @@ class AbRequestedV1(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The run."""
         return str(self.run_id)
 
 
@@ -56,7 +55,6 @@ class AbRequestedV2(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The run."""
         return str(self.run_id)
 
 
@@ -82,7 +80,6 @@ class AbExecutedV1(EventData):
     executed_at: AwareDatetime
 
     def natural_key(self) -> str:
-        """The run."""
         return str(self.run_id)
 
 
@@ -112,7 +109,6 @@ class EvalRequestedV1(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The run."""
         return str(self.run_id)
 
 
@@ -152,5 +148,4 @@ class BaselinePromotedV1(EventData):
     promoted_by: Name
 
     def natural_key(self) -> str:
-        """The baseline."""
         return str(self.baseline_id)

@@ -25,5 +25,4 @@ class ExposureRecordedV1(EventData):
     window_end: AwareDatetime
 
     def natural_key(self) -> str:
-        """The report."""
         return str(self.exposure_id)

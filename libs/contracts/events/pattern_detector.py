@@ -42,7 +42,6 @@ class DetectRequestedV1(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The request."""
         return str(self.request_id)
 
 

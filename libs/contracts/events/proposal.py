@@ -31,7 +31,6 @@ class ProposalRequestedV1(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The request."""
         return str(self.request_id)
 
 
@@ -51,7 +50,6 @@ class ProposalGeneratedV1(EventData):
     model_tokens: int = Field(ge=0)
 
     def natural_key(self) -> str:
-        """The proposal."""
         return str(self.proposal_id)
 
 
@@ -76,7 +74,6 @@ class ProposalApprovedV1(EventData):
     hunks: tuple[Hunk, ...] = ()
 
     def natural_key(self) -> str:
-        """The proposal."""
         return str(self.proposal_id)
 
 
@@ -95,7 +92,6 @@ class ProposalRejectedV1(EventData):
     rejected_by: Name
 
     def natural_key(self) -> str:
-        """The proposal."""
         return str(self.proposal_id)
 
 
@@ -111,5 +107,4 @@ class ProposalFailedV1(EventData):
     reason: ShortText
 
     def natural_key(self) -> str:
-        """The proposal."""
         return str(self.proposal_id)

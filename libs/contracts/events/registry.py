@@ -26,7 +26,6 @@ class TouchpointRegisteredV1(EventData):
         return f"{self.touchpoint.id}|{self.revision}"
 
     def about(self) -> str:
-        """The touchpoint."""
         return self.touchpoint.id
 
 
@@ -48,7 +47,6 @@ class VersionActivatedV1(EventData):
     ledger_seq: int | None = Field(default=None, description="the number of its ledger entry")
 
     def natural_key(self) -> str:
-        """The activation."""
         return str(self.activation_id)
 
 
@@ -90,7 +88,6 @@ class RollbackProposedV1(EventData):
     proposed_by: Name
 
     def natural_key(self) -> str:
-        """The rollback proposal."""
         return str(self.rollback_id)
 
 

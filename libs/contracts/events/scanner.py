@@ -26,7 +26,6 @@ class ScanRequestedV1(EventData):
     requested_by: Name
 
     def natural_key(self) -> str:
-        """The request."""
         return str(self.request_id)
 
 
@@ -45,5 +44,4 @@ class ScannerRunV1(EventData):
     started_at: AwareDatetime
 
     def natural_key(self) -> str:
-        """The run."""
         return str(self.run_id)

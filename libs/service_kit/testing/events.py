@@ -50,7 +50,6 @@ class MemoryMessage:
 
     @property
     def headers(self) -> Mapping[str, str] | None:
-        """No headers."""
         return None
 
     @property
@@ -59,13 +58,10 @@ class MemoryMessage:
         return self._metadata
 
     async def ack(self) -> None:
-        """Remember."""
         self.outcome = "ack"
 
     async def nak(self, delay: float | None = None) -> None:
-        """Remember."""
         self.outcome = ("nak", delay)
 
     async def in_progress(self) -> None:
-        """Count."""
         self.beats += 1

@@ -31,7 +31,6 @@ class PairedCounts:
 
     @property
     def n(self) -> int:
-        """Number of cases."""
         return self.both + self.gained + self.lost + self.neither
 
     @property

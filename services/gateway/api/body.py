@@ -104,7 +104,6 @@ class JsonRoute(APIRoute):
     """A route whose body is parsed by `parsed`: every router's."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See `APIRoute`."""
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:

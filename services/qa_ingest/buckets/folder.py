@@ -36,7 +36,6 @@ class FolderBucket:
                 yield listed
 
     async def read(self, key: str) -> bytes | None:
-        """See `Bucket`."""
         path = self._path(key)
         try:
             return await asyncio.to_thread(read_bytes, path, MAX_OBJECT_BYTES, follow=False)

@@ -50,7 +50,6 @@ class FeedPromptsAdapter:
 
     @property
     def tier(self) -> Tier:
-        """1: at once."""
         return 1
 
     async def current_version(self) -> CurrentPrompt:

@@ -197,7 +197,6 @@ class SkillFileAdapter:
     # The adapter interface, for callers that do not care where a prompt lives.
 
     async def current_version(self) -> CurrentPrompt:
-        """See `current`."""
         return await self.current()
 
     async def propose_change(
@@ -214,7 +213,6 @@ class SkillFileAdapter:
     async def rollback_to(
         self, version_ref: str, *, activated_sha256: str, parts: Sequence[PromptPart] | None = None
     ) -> RollbackProposal:
-        """See `rollback_proposal`."""
         return await self.rollback_proposal(activated_sha256=activated_sha256, to_ref=version_ref, parts=parts)
 
     @asynccontextmanager
