@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__
-from burnish.commands import configure, decide, examine, ledger, library, look, measure, operate, run
+from burnish.commands import configure, decide, examine, ledger, library, look, measure, operate, platform, run
 from burnish.commands.verbs import Spoken
 
 HEADINGS: Mapping[str, Sequence[str]] = {
     "Run": ("up", "demo", "doctor", "run", "migrate", "topology"),
-    "Configure and feed": ("touchpoints", "scan"),
+    "Configure and feed": ("platform", "touchpoints", "scan"),
     "Look": ("signals", "patterns"),
     "Decide": ("proposals",),
     "Measure": ("suites", "ab"),
@@ -69,5 +69,5 @@ def main() -> None:
     """
 
 
-for group in (run, examine, configure, look, decide, measure, ledger, library, operate):
+for group in (run, examine, platform, configure, look, decide, measure, ledger, library, operate):
     group.add_to(main)

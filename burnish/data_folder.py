@@ -12,7 +12,7 @@ import psutil
 from pydantic import TypeAdapter, ValidationError
 
 from burnish.errors import InstallationError
-from burnish.json_text import NotJson, parsed
+from burnish.json_text import NotJson, is_text, parsed
 from libs.contracts.topology import SERVICES
 from libs.embedded.folder import ServerFolder
 from libs.files import UnreadableFile, read_text
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NEEDS_BYTES = 300_000_000
 NEEDS_AGAIN_BYTES = 100_000_000
 MAX_BYTES = 1_000_000
+OURS = frozenset({"secrets.json", "signing_key.json", "installation.json", "lock"})
+OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "library"})
 PLATFORM_READER = "platform_reader"
 
 
@@ -57,6 +59,15 @@ class Secrets:
 
 
 @dataclass(frozen=True)
+class Platform:
+    """Where the application's tables may be, on the embedded Postgres: as their owner, and as scanners read them."""
+
+    owner_dsn: str
+    reader_dsn: str
+    reader_role: str
+
+
+@dataclass(frozen=True)
 class RunningNote:
     """What `burnish up` writes down so that other commands find it: `installation.json`, mode 0600."""
 
@@ -67,6 +78,7 @@ class RunningNote:
     nats_url: str
     admin_dsn: str
     services: dict[str, str] = field(default_factory=dict)  # name -> base URL of its health endpoints
+    platform: Platform | None = None  # None where scanners read elsewhere
 
     def is_alive(self) -> bool:
         """Whether the process that wrote it still runs, and not another that got its pid."""
@@ -103,10 +115,13 @@ class DataFolder:
 
     def open(self) -> None:
         """Make the folder and lock it. Raises `FolderInUse`, or `EmbeddedError` for a disk full or not writable."""
+        self._require_ours()
         self._folder.open(NEEDS_AGAIN_BYTES if has_data(self.path) else NEEDS_BYTES)
-        self.logs.mkdir(mode=0o700, exist_ok=True)
-        self.library.mkdir(mode=0o700, exist_ok=True)
-        self._write(".gitignore", "*\n")
+        with self._folder.explained(NEEDS_BYTES):
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+            self.library.mkdir(mode=0o700, exist_ok=True)
+        if not (self.path / ".gitignore").exists():
+            self._write(".gitignore", "*\n")
 
     def close(self) -> None:
         """Forget what ran here and let others have the folder."""
@@ -206,7 +221,21 @@ class DataFolder:
             raise self._unreadable(name, "it is not a JSON object")
         return found
 
+    def _require_ours(self) -> None:
+        """A new folder, an empty one, or one that was made here. In any other we would change modes and files."""
+        if not is_text(str(self.path)):
+            raise InstallationError("the name of the data folder is not UTF-8", "name another with --data")
+        with self._folder.explained(NEEDS_BYTES):
+            names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+        if names - OF_NOBODY and not names & OURS:
+            raise InstallationError(
+                f"{self.path} is no data folder: it has other things in it",
+                "name a new or empty folder with --data, or one that Burnish made",
+            )
+
     def _write(self, name: str, text: str) -> None:
+        if not self.path.exists() or name in ("secrets.json", "signing_key.json"):
+            self._require_ours()
         with self._folder.explained(NEEDS_BYTES):
             self.path.mkdir(parents=True, exist_ok=True)
             self._folder.write(name, text)

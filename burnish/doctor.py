@@ -15,6 +15,7 @@ from burnish.answers import read
 from burnish.client import Gateway
 from burnish.data_folder import DataFolder, RunningNote
 from burnish.doctor_bus import examine_bus
+from burnish.errors import InstallationError
 from burnish.failure import Failure
 from burnish.finding import Finding, Level
 from burnish.installation import DEFAULT_PORT, MIGRATIONS, SERVICE_NAMES, External, Installation
@@ -44,7 +45,11 @@ async def examine(data: Path) -> AsyncIterator[Finding]:
     """Every check, in the order in which one depends on another. Changes nothing."""
     for finding in _machine(data):
         yield finding
-    note = DataFolder(data).running()
+    try:
+        note = DataFolder(data).running()
+    except InstallationError as error:
+        yield Finding("installation", "fail", error.message, error.hint)
+        return
     yield _running(data, note)
     if note is None:
         yield _port()
@@ -118,7 +123,7 @@ async def _postgres(installation: Installation) -> list[Finding]:
 
     try:
         conn = await asyncpg.connect(installation.admin_dsn, timeout=TIMEOUT_S)
-    except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         return [Finding("postgres", "fail", f"it does not answer ({type(error).__name__})", "check BURNISH_ADMIN_DSN")]
     try:
         version = await conn.fetchval("SHOW server_version")

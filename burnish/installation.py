@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from uuid import UUID
 
-from burnish.data_folder import PLATFORM_READER, DataFolder, Secrets
+from burnish.data_folder import PLATFORM_READER, DataFolder, Platform, Secrets
 from burnish.errors import InstallationError
 from libs.contracts.topology import SERVICES
 from libs.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, PortTaken, ports
@@ -258,6 +258,13 @@ class Installation:
         if self._platform_dsn is not None or self.postgres is None:
             return self._platform_dsn
         return self.postgres.dsn("platform", PLATFORM_READER, self.secrets.platform_reader)
+
+    @property
+    def platform(self) -> Platform | None:
+        """Both, for whoever puts tables there; None when the platform is somebody else's."""
+        if self.platform_admin_dsn is None or self.platform_dsn is None:
+            return None
+        return Platform(self.platform_admin_dsn, self.platform_dsn, PLATFORM_READER)
 
     # --- services -----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MASK = "***"
+LONGEST_LINE, MOST_LINES = 2_000, 2_000
 SHORTEST_SECRET = 8
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _PASSWORD_IN_URL = re.compile(r"(://[^\s/@:]*:)[^\s@]*@")
@@ -204,7 +205,13 @@ def _on_stderr(text: str) -> None:
 
 
 def _clean_remark(text: str) -> str:
-    return _masked(_PASSWORD_IN_URL.sub(rf"\1{MASK}@", printable.lines(text)))
+    return _bounded(_masked(_PASSWORD_IN_URL.sub(rf"\1{MASK}@", printable.lines(text))))
+
+
+def _bounded(text: str) -> str:
+    """Enough of each line to know it by, and of the lines."""
+    shown = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} …" for line in text.split("\n")]
+    return "\n".join(shown if len(shown) <= MOST_LINES else [*shown[:MOST_LINES], "…"])
 
 
 def _masked(text: str) -> str:

@@ -356,6 +356,7 @@ class Supervisor:
             nats_url=installation.nats_url,
             admin_dsn=installation.admin_dsn,
             services={name: installation.health_url(name) for name in self.services},
+            platform=installation.platform,
         )
 
 

@@ -8,7 +8,7 @@ line and the field, and all that are wrong are told at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -27,6 +27,8 @@ from libs.files import UnreadableFile, read_text, require_regular
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
+MOST_MISTAKES = 100
+MAX_EVENTS = 50_000
 MAX_PROMPT_BYTES = 1_048_576
 SOURCE_FIELDS = frozenset(SignalSource.model_fields)
 PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null"))
@@ -46,10 +48,11 @@ class Mistake:
 class TouchpointsFileError(Exception):
     """The file cannot be used; `mistakes` are in the order of its lines."""
 
-    def __init__(self, path: Path, mistakes: Sequence[Mistake]) -> None:
+    def __init__(self, path: Path, mistakes: Sequence[Mistake], *, more: bool = False) -> None:
         self.path = path
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
-        super().__init__("\n".join(self._told(mistake) for mistake in self.mistakes))
+        told = [self._told(mistake) for mistake in self.mistakes]
+        super().__init__("\n".join([*told, *(["… and more"] if more else [])]))
 
     def _told(self, mistake: Mistake) -> str:
         where = f"{self.path}, line {mistake.line}" if mistake.line else str(self.path)
@@ -78,7 +81,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines: dict[Loc, int] = {(): 1}
-        self._mistakes: list[Mistake] = []
+        self._mistakes: dict[Mistake, None] = {}  # in the order in which they were found
 
     def read(self) -> TouchpointsFile:
         entries = self._entries(self._parse(self._text()))
@@ -111,9 +114,7 @@ class _Reader:
     def _parse(self, text: str) -> Any:
         yaml = YAML(typ="safe", pure=True)
         try:
-            for event in yaml.parse(text):
-                if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
-                    raise self._error("anchors and aliases are not taken; write the value out", _line_of(event))
+            self._require_plain(yaml.parse(text))
             node = yaml.compose(text)
             if node is None:
                 raise self._error("it is empty; it would begin with `touchpoints:`")
@@ -128,6 +129,18 @@ class _Reader:
             raise self._error("it is nested too deeply") from error
         self._raise_if_wrong()
         return built
+
+    def _require_plain(self, events: Iterable[Event]) -> None:
+        """No anchors, bounded in depth and number: looked at while it is scanned, since scanning is what takes long."""
+        depth = 0
+        for number, event in enumerate(events):
+            if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
+                raise self._error("anchors and aliases are not taken; write the value out", _line_of(event))
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise self._error("it is nested too deeply", _line_of(event))
+            if number > MAX_EVENTS:
+                raise self._error(f"it has more than {MAX_EVENTS:,} values; split it", _line_of(event))
 
     def _built(self, yaml: YAML, node: Node, loc: Loc) -> Any:
         """The node as a Python value, with the line of every place in it; its mistakes are collected."""
@@ -287,9 +300,9 @@ class _Reader:
     # --- mistakes -------------------------------------------------------------------------------------------
 
     def _wrong(self, loc: Loc, message: str) -> None:
-        mistake = Mistake(self._line(loc), _field(self._friendly(loc)), message)
-        if mistake not in self._mistakes:
-            self._mistakes.append(mistake)
+        if len(self._mistakes) >= MOST_MISTAKES:
+            raise self._wholly_wrong()
+        self._mistakes[Mistake(self._line(loc), _field(self._friendly(loc)), message)] = None
 
     def _place(self, name: str) -> str:
         steps = re.findall(r"[^.\[\]]+", name)
@@ -312,7 +325,10 @@ class _Reader:
 
     def _raise_if_wrong(self) -> None:
         if self._mistakes:
-            raise TouchpointsFileError(self._path, self._mistakes)
+            raise TouchpointsFileError(self._path, list(self._mistakes))
+
+    def _wholly_wrong(self) -> TouchpointsFileError:
+        return TouchpointsFileError(self._path, list(self._mistakes), more=True)
 
     def _error(self, message: str, line: int = 0) -> TouchpointsFileError:
         return TouchpointsFileError(self._path, [Mistake(line, "", message)])

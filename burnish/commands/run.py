@@ -13,7 +13,7 @@ import click
 from burnish import printer
 from burnish.commands.show import when
 from burnish.commands.verbs import data_option, json_option, verb
-from burnish.failure import EXITS, FAILED, Failure
+from burnish.failure import EXITS, FAILED, USAGE, Failure
 from burnish.parameters import FOLDER_THAT_IS_THERE, NEW_FILE, TEXT
 from burnish.printer import print_json, print_table, remark
 from libs.contracts.topology import SERVICES
@@ -217,7 +217,9 @@ async def _apply_topology(data: Path, keep: bool, as_json: bool) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for whoever reads it
+            raise Failure(f"{path} cannot be written: it is no regular file", "name a new file", USAGE)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}", code=2) from error
+        raise Failure(f"{path} cannot be written: {error.strerror}", code=USAGE) from error

@@ -83,3 +83,5 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
             f"NATS cannot be reached as {ADMIN_USER} ({type(error).__name__})",
             "check that it runs, BURNISH_NATS_URL, and the password of BUS_ADMIN",
         ) from error
+    except ValueError as error:
+        raise TopologyError("the URL of NATS is none", "a URL such as nats://127.0.0.1:4222 was expected") from error

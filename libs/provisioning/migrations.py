@@ -317,6 +317,11 @@ async def _connect(dsn: str, database: str | None = None) -> asyncpg.Connection:
             f"Postgres at {_place(dsn)} cannot be reached as admin: {error or type(error).__name__}",
             "check that it runs, and the admin's DSN",
         ) from error
+    except (asyncpg.InterfaceError, ValueError) as error:  # what is said of it may hold its password
+        raise MigrationError(
+            f"the admin's DSN is none that can be used ({type(error).__name__})",
+            "a DSN such as postgresql://user:password@host:5432/database was expected",
+        ) from error
 
 
 def _place(dsn: str) -> str:
