@@ -9,7 +9,7 @@ from uuid import UUID
 from libs.llm import Budget, ModelReply, Order, Settled
 from libs.llm.budget import how_many_may_start
 from libs.service_kit.db import Connection, Database
-from services.proposal import store
+from services.proposal.store import calls
 
 LOCK = "proposal.model_calls"
 
@@ -27,7 +27,7 @@ class ProposalAccount:
         """See `Account.open`. Under a lock, so that no two processes spend the same cent."""
         async with self.db.transaction(lock=LOCK) as tx:
             known = [
-                await store.paid_reply(tx.conn, self.proposal_id, self.attempt, order.request_sha256)
+                await calls.paid_reply(tx.conn, self.proposal_id, self.attempt, order.request_sha256)
                 for order in orders
             ]
             may_start = await self._may_start(tx.conn, orders, known, budget)
@@ -43,7 +43,7 @@ class ProposalAccount:
     async def close(self, settled: Sequence[Settled]) -> None:
         async with self.db.transaction() as tx:
             for row in settled:
-                await store.call_settled(tx.conn, row)
+                await calls.settled(tx.conn, row)
 
     async def _may_start(
         self, conn: Connection, orders: Sequence[Order], known: Sequence[ModelReply | None], budget: Budget
@@ -51,8 +51,8 @@ class ProposalAccount:
         paid = [order for order, reply in zip(orders, known, strict=True) if reply is None and not order.free]
         if not paid:
             return 0
-        spent = await store.spent(conn, self.touchpoint_id, budget, budget.in_flight_s)
+        spent = await calls.spent(conn, self.touchpoint_id, budget, budget.in_flight_s)
         return how_many_may_start(budget, spent, [order.most_usd for order in paid])
 
     async def _started(self, conn: Connection, order: Order) -> UUID:
-        return await store.call_started(conn, self.proposal_id, self.touchpoint_id, self.attempt, order)
+        return await calls.started(conn, self.proposal_id, self.touchpoint_id, self.attempt, order)

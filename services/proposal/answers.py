@@ -22,9 +22,10 @@ from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
 from libs.touchpoints import KnownTouchpoint
-from services.proposal import domain, store, transitions
+from services.proposal import domain, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import No, Now, Proposal
+from services.proposal.store import decisions, proposals
 from services.proposal.transitions import Tx
 
 log = logging.get(__name__)
@@ -34,7 +35,7 @@ MAX_SIGNALS = 5_000
 async def answer_list(query: ListProposals, db: Database) -> Proposals:
     """Proposals, newest first."""
     async with db.connection(workspaces=query.workspace_ids) as conn:
-        return Proposals(proposals=tuple(await store.listed(conn, query)))
+        return Proposals(proposals=tuple(await proposals.listed(conn, query)))
 
 
 async def answer_get(query: GetProposal, db: Database) -> ProposalReply:
@@ -65,10 +66,10 @@ async def answer_approve(query: ApproveProposal, db: Database, asker: Asker) -> 
 
 
 async def _approve(tx: Tx, proposal: Proposal, touchpoint: KnownTouchpoint, query: ApproveProposal) -> Proposal:
-    await store.record(tx.conn, proposal.proposal_id, "approved", query.by, query.reason, proposal.content_sha256)
+    await decisions.record(tx.conn, proposal.proposal_id, "approved", query.by, query.reason, proposal.content_sha256)
     complete = len(proposal.approvers) + 1 >= domain.approvals_needed(proposal, touchpoint.approvals)
     if complete:
-        await store.move(tx.conn, proposal.proposal_id, "approved")
+        await proposals.move(tx.conn, proposal.proposal_id, "approved")
     now = await _found(tx.conn, proposal.proposal_id)
     if complete:
         tx.emit(domain.approved_fact(now))
@@ -82,7 +83,7 @@ async def answer_waive(query: WaiveProposal, db: Database) -> ProposalReply:
         proposal = await _found(tx.conn, query.proposal_id, lock=True)
         _refuse(domain.may_waive(proposal))
         _refuse(_blank(query.reason))
-        await store.record(tx.conn, proposal.proposal_id, "waived", query.by, query.reason, proposal.content_sha256)
+        await decisions.record(tx.conn, proposal.proposal_id, "waived", query.by, query.reason, proposal.content_sha256)
         return _reply(await _found(tx.conn, query.proposal_id))
 
 
@@ -92,9 +93,9 @@ async def answer_reject(query: RejectProposal, db: Database) -> ProposalReply:
         proposal = await _found(tx.conn, query.proposal_id, lock=True)
         _refuse(domain.undecided_or_no(proposal))
         _refuse(_blank(query.reason))
-        await store.move(tx.conn, proposal.proposal_id, "bad_signals" if query.bad_signals else "rejected")
+        await proposals.move(tx.conn, proposal.proposal_id, "bad_signals" if query.bad_signals else "rejected")
         action = "bad_signals" if query.bad_signals else "rejected"
-        await store.record(tx.conn, proposal.proposal_id, action, query.by, query.reason, proposal.content_sha256)
+        await decisions.record(tx.conn, proposal.proposal_id, action, query.by, query.reason, proposal.content_sha256)
         tx.emit(
             ProposalRejectedV1(
                 proposal_id=proposal.proposal_id,
@@ -126,7 +127,7 @@ async def _now(asker: Asker, proposal: Proposal) -> tuple[LivePrompt, str | None
 
 
 async def _found(conn: Connection, proposal_id: UUID, *, lock: bool = False) -> Proposal:
-    proposal = await store.get(conn, proposal_id, lock=lock)
+    proposal = await proposals.get(conn, proposal_id, lock=lock)
     if proposal is None:
         raise Refused("not_found", f"there is no proposal {proposal_id}", status=404)
     return proposal

@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from pydantic import BaseModel, ConfigDict
 
 from libs.contracts.envelope import EVENT_NAMESPACE, MAX_EVENT_BYTES
+from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.proposal import ProposalApprovedV1
 from libs.contracts.patterns import PatternDetail
 from libs.contracts.prompts import PromptPart, content_sha256
@@ -77,6 +78,12 @@ class Recorded(Decision):
     """A decision and the text it was about: what was decided about another text does not count."""
 
     content_sha256: str
+
+
+def outcome_of(run: AbExecutedV1) -> AbOutcome:
+    """What a run means for its proposal. One that came to no verdict has failed."""
+    verdict = run.verdict if run.status == "completed" and run.verdict else "failed"
+    return AbOutcome.model_validate({**run.model_dump(), "verdict": verdict})
 
 
 @dataclass(frozen=True)

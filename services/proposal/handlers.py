@@ -23,11 +23,12 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison, Refused
 from libs.service_kit.queries import Asker
 from libs.touchpoints import KnownTouchpoint
-from services.proposal import domain, store, transitions
+from services.proposal import domain, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import Commission, Draft, Proposal
 from services.proposal.generation import Generator
 from services.proposal.metrics import PROPOSALS
+from services.proposal.store import calls, decisions, outcomes, patterns, proposals
 
 log = logging.get(__name__)
 Place = tuple[str, UUID | None]
@@ -46,7 +47,7 @@ async def on_pattern_detected(
     """Remember the pattern; write a proposal when it is strong enough for one that nobody asked for."""
     heard = event.data
     async with db.transaction() as tx:
-        await store.remember_pattern(tx.conn, heard)  # an upsert: said twice, it is remembered once
+        await patterns.remember(tx.conn, heard)  # an upsert: said twice, it is remembered once
         touchpoint = await touchpoints.get(tx.conn, heard.touchpoint_id)
     if not heard.pattern.automatic or (touchpoint is not None and not touchpoint.active):
         await _nothing_to_do(event, db)
@@ -90,12 +91,12 @@ async def _fulfil(
         draft = await generator.write(commission, touchpoint, live)
     proposal = domain.new_proposal(commission, live, draft, datetime.now(UTC))
     async with db.transaction(inbox=event) as tx:
-        if not tx.fresh or not await store.insert(tx.conn, proposal):
+        if not tx.fresh or not await proposals.insert(tx.conn, proposal):
             return
-        await store.record(
+        await decisions.record(
             tx.conn, proposal.proposal_id, "created", commission.by, commission.key, proposal.content_sha256
         )
-        saved = await store.get(tx.conn, proposal.proposal_id)
+        saved = await proposals.get(tx.conn, proposal.proposal_id)
         assert saved is not None
         tx.emit(_fact(saved))
     _log_generated(saved)
@@ -110,9 +111,9 @@ async def _nothing_to_do(event: Event[Any], db: Database) -> None:
 async def _is_open(db: Database, pattern_id: UUID, live: LivePrompt) -> bool:
     """Whether the pattern has an open proposal already, once that one stands on the live text."""
     async with db.transaction() as tx:
-        if (found := await store.open_of_pattern(tx.conn, pattern_id)) is not None:
+        if (found := await proposals.open_of_pattern(tx.conn, pattern_id)) is not None:
             await transitions.realign(tx, found, live)
-        return await store.open_of_pattern(tx.conn, pattern_id) is not None
+        return await proposals.open_of_pattern(tx.conn, pattern_id) is not None
 
 
 def _fact(one: Proposal) -> ProposalGeneratedV1 | ProposalFailedV1:
@@ -161,7 +162,7 @@ async def on_ab_executed(events: list[Event[AbExecutedV1]], db: Database) -> Non
     async with db.transaction(inbox=events) as tx:
         for event in tx.fresh:
             if event.data.proposal_id is not None:
-                await store.save_outcome(tx.conn, event.data)
+                await outcomes.save(tx.conn, event.data.proposal_id, domain.outcome_of(event.data))
 
 
 async def on_versions_activated(events: list[Event[VersionActivatedV1]], db: Database, asker: Asker) -> None:
@@ -171,10 +172,10 @@ async def on_versions_activated(events: list[Event[VersionActivatedV1]], db: Dat
         for event in tx.fresh:
             said = event.data
             if said.proposal_id is not None:
-                text = await store.ledger_says(tx.conn, said.proposal_id, "activated", said.activated_at)
+                text = await proposals.ledger_says(tx.conn, said.proposal_id, "activated", said.activated_at)
                 if text is not None:
                     reason = f"{said.version_ref} is live"
-                    await store.record(tx.conn, said.proposal_id, "activated", said.activated_by, reason, text)
+                    await decisions.record(tx.conn, said.proposal_id, "activated", said.activated_by, reason, text)
         for (touchpoint_id, workspace_id), live in _of(tx.fresh, lives).items():
             await transitions.realign_all(tx, touchpoint_id, workspace_id, live)
 
@@ -186,10 +187,10 @@ async def on_versions_rolled_back(events: list[Event[VersionRolledBackV1]], db: 
         for event in tx.fresh:
             said = event.data
             if said.proposal_id is not None:
-                text = await store.ledger_says(tx.conn, said.proposal_id, "rolled_back", said.rolled_back_at)
+                text = await proposals.ledger_says(tx.conn, said.proposal_id, "rolled_back", said.rolled_back_at)
                 if text is not None:
                     by, reason = said.rolled_back_by, said.reason
-                    await store.record(tx.conn, said.proposal_id, "rolled_back", by, reason, text)
+                    await decisions.record(tx.conn, said.proposal_id, "rolled_back", by, reason, text)
         for (touchpoint_id, workspace_id), live in _of(tx.fresh, lives).items():
             await transitions.realign_all(tx, touchpoint_id, workspace_id, live)
 
@@ -214,8 +215,8 @@ def _of(
 async def gauges(db: Database, budget: Budget) -> None:
     """Proposals by state, and what is left of today's budget."""
     async with db.connection() as conn:
-        counts = await store.count_by_state(conn)
-        spent = await store.spent(conn, "", budget, budget.in_flight_s)
+        counts = await proposals.count_by_state(conn)
+        spent = await calls.spent(conn, "", budget, budget.in_flight_s)
     for state in domain.TRANSITIONS:
         PROPOSALS.labels(state).set(counts.get(state, 0))
     BUDGET_LEFT.set(float(left(budget, spent)))

@@ -143,7 +143,7 @@ async def answer_standing(query: GetStanding, db: Database) -> Standing:
 async def answer_versions(query: ListVersions, db: Database) -> VersionList:
     """What was live when, and every text that was recorded."""
     target = _target(query)
-    async with db.connection() as conn:
+    async with db.connection(workspaces=_named(target)) as conn:
         await _in_scope(conn, target)
         history = await versions.history(conn, target, query.limit)
         texts = await versions.recorded(conn, target, query.limit)
@@ -213,7 +213,7 @@ async def answer_roll_back(
 async def answer_intents(query: ListIntents, db: Database) -> IntentPage:
     """Changes and rollbacks that a person merges, newest first."""
     target = _target(query)
-    async with db.connection() as conn:
+    async with db.connection(workspaces=_named(target)) as conn:
         await _in_scope(conn, target)
         found = (await intents.listed(conn, target, query.limit))[query.skip :]
     page = fitting([views.intent(intent) for intent in found])
@@ -234,11 +234,8 @@ async def answer_confirm(query: ConfirmIntents, db: Database, pending_merges: Pe
 @answers
 async def answer_ledger(query: ListLedger, db: Database) -> LedgerPage:
     """What happened, by whom and why."""
-    workspaces = None if query.workspace_ids is None else list(query.workspace_ids)
-    async with db.connection() as conn:
-        found = await entries.listed(
-            conn, touchpoint_id=query.touchpoint_id, workspaces=workspaces, before=query.before, limit=query.limit
-        )
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        found = await entries.listed(conn, touchpoint_id=query.touchpoint_id, before=query.before, limit=query.limit)
     page = fitting(found)
     more = len(page) < len(found) or len(found) == query.limit
     return LedgerPage(entries=page, next=page[-1].seq if more and page else None)
@@ -270,6 +267,11 @@ def fitting(items: Sequence[Any], most: int = PAGE_BYTES) -> tuple[Any, ...]:
             break
         page.append(item)
     return tuple(page)
+
+
+def _named(target: Target) -> tuple[UUID, ...]:
+    """The workspaces whose rows are asked for: the target's, or none."""
+    return () if target.workspace_id is None else (target.workspace_id,)
 
 
 def _target(query: Any) -> Target:

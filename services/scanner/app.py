@@ -11,7 +11,7 @@ from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.events.scanner import ScanRequestedV1
 from libs.contracts.queries.scanner import ListScanRuns, ResolveEvidence
 from libs.service_kit.service import Service
-from services.scanner import handlers
+from services.scanner import answers, handlers
 from services.scanner.platform import Platform
 from services.scanner.runner import Runner
 from services.scanner.settings import Settings
@@ -32,10 +32,10 @@ def build(settings: Settings) -> Service:
     )
     service.consume_each(ScanRequestedV1, handlers.on_scan_requested, db=service.db)
     service.consume_batch(EvalRegressedV1, handlers.on_evals_regressed, db=service.db)
-    service.answer(ListScanRuns, handlers.answer_runs, db=service.db)
+    service.answer(ListScanRuns, answers.answer_runs, db=service.db)
     service.answer(
         ResolveEvidence,
-        handlers.answer_resolve,
+        answers.answer_resolve,
         db=service.db,
         platform=platform,
         timeout_s=settings.resolve_timeout_s,

@@ -32,8 +32,9 @@ from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Answerer, Responder
 from libs.service_kit.testing.servers import Servers
 from libs.touchpoints import KnownTouchpoint
-from services.proposal import domain, store
+from services.proposal import domain
 from services.proposal.domain import Commission, Content, Draft, Proposal
+from services.proposal.store import decisions, proposals
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 TOUCHPOINT = "support.intent"
@@ -170,14 +171,14 @@ async def saved(db: Database, proposal: Proposal | None = None, **touchpoint: An
     one = proposal or proposal_of()
     async with db.transaction() as tx:
         await touchpoints.keep(tx.conn, [registered(**touchpoint)])
-        assert await store.insert(tx.conn, one)
-        await store.record(tx.conn, one.proposal_id, "created", one.author, one.commission, one.content_sha256)
+        assert await proposals.insert(tx.conn, one)
+        await decisions.record(tx.conn, one.proposal_id, "created", one.author, one.commission, one.content_sha256)
     return one
 
 
 async def now(db: Database, proposal_id: UUID) -> Proposal:
     async with db.connection() as conn:
-        found = await store.get(conn, proposal_id)
+        found = await proposals.get(conn, proposal_id)
     assert found is not None
     return found
 

@@ -21,9 +21,10 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Poison
 from libs.service_kit.queries import Asker
 from libs.service_kit.testing import event_of, outbox_events
-from services.proposal import handlers, metrics, store
+from services.proposal import handlers, metrics
 from services.proposal.generation import Generator
 from services.proposal.settings import Settings
+from services.proposal.store import proposals
 from services.proposal.tests.factories import (
     AT,
     HUNK,
@@ -65,7 +66,7 @@ class Desk:
 
     async def states(self) -> list[str]:
         async with self.db.transaction() as tx:
-            return [one.state for one in reversed(await store.listed(tx.conn, ListProposals()))]
+            return [one.state for one in reversed(await proposals.listed(tx.conn, ListProposals()))]
 
 
 @pytest.fixture
@@ -133,8 +134,8 @@ async def test_an_open_proposal_is_the_answer_to_every_request(desk: Desk, neigh
     await desk.detect(event_of(detected(occurrence=2)))
     assert await desk.states() == ["generated"]
     async with desk.db.transaction() as tx:
-        (one,) = await store.listed(tx.conn, ListProposals())
-        await store.move(tx.conn, one.proposal_id, "rejected")
+        (one,) = await proposals.listed(tx.conn, ListProposals())
+        await proposals.move(tx.conn, one.proposal_id, "rejected")
     assert (await now(desk.db, one.proposal_id)).decisions[0].by == "ann"
     await desk.request(requested())
     assert sorted(await desk.states()) == ["generated", "rejected"]
@@ -226,7 +227,7 @@ async def test_a_run_puts_the_proposal_in_review(db: Database) -> None:
 async def test_activated_and_rolled_back(db: Database, asker: Asker, neighbours: Neighbours) -> None:
     one = await saved(db)
     async with db.transaction() as tx:
-        await store.move(tx.conn, one.proposal_id, "approved")
+        await proposals.move(tx.conn, one.proposal_id, "approved")
     base, newer = live_of(), live_of(one.content.parts[0].text, "git:newer")
     neighbours.live = newer
     await handlers.on_versions_activated([activated(newer, one.proposal_id)], db, asker)
@@ -266,7 +267,7 @@ async def test_an_approved_one_waits_for_the_ledger_unless_its_base_is_gone(
 ) -> None:
     one = await saved(db)
     async with db.transaction() as tx:
-        await store.move(tx.conn, one.proposal_id, "approved")
+        await proposals.move(tx.conn, one.proposal_id, "approved")
     neighbours.live = live_of(one.content.parts[0].text, "git:newer")
     await handlers.on_versions_activated([activated(live_of())], db, asker)  # an older event, the text is live already
     assert (await now(db, one.proposal_id)).state == "approved"

@@ -13,10 +13,12 @@ import asyncpg
 import pytest
 
 from libs import touchpoints
+from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.queries.proposal import ListProposals
 from libs.llm import NOTHING_USED, Budget, ModelReply, Order, Settled, Spent, Usage
-from libs.service_kit.db import Database
-from services.proposal import domain, store
+from libs.service_kit.db import Connection, Database
+from services.proposal import domain
+from services.proposal.store import calls, decisions, outcomes, proposals
 from services.proposal.tests.factories import (
     AT,
     PATTERN,
@@ -52,10 +54,10 @@ async def test_one_open_proposal_a_pattern(db: Database) -> None:
     first = await saved(db)
     second = replace(first, proposal_id=uuid4())
     async with db.transaction() as tx:
-        assert not await store.insert(tx.conn, second)
-        assert await store.move(tx.conn, first.proposal_id, "rejected")
-        assert await store.insert(tx.conn, second)
-        assert not await store.insert(tx.conn, second)
+        assert not await proposals.insert(tx.conn, second)
+        assert await proposals.move(tx.conn, first.proposal_id, "rejected")
+        assert await proposals.insert(tx.conn, second)
+        assert not await proposals.insert(tx.conn, second)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE decisions SET by = 'x'", "DELETE FROM decisions", "TRUNCATE decisions"])
@@ -74,21 +76,26 @@ async def test_states_move_as_the_table_says(db: Database, state: Any) -> None:
             set_state = "UPDATE proposals SET state = $1, failure = CASE $1 WHEN 'failed' THEN 'x' END"
             await tx.conn.execute(set_state, state)
             if target != "failed":
-                assert await store.move(tx.conn, one.proposal_id, target) == (target in domain.TRANSITIONS[state])
+                assert await proposals.move(tx.conn, one.proposal_id, target) == (target in domain.TRANSITIONS[state])
 
 
 async def test_one_approval_a_person_and_text(db: Database) -> None:
     one = await saved(db)
     async with db.connection() as conn:
-        await store.record(conn, one.proposal_id, "approved", "ann", "", one.content_sha256)
-        await store.record(conn, one.proposal_id, "approved", "bob", "", one.content_sha256)
-        await store.record(conn, one.proposal_id, "approved", "ann", "", "another text")
+        await decisions.record(conn, one.proposal_id, "approved", "ann", "", one.content_sha256)
+        await decisions.record(conn, one.proposal_id, "approved", "bob", "", one.content_sha256)
+        await decisions.record(conn, one.proposal_id, "approved", "ann", "", "another text")
         with pytest.raises(asyncpg.UniqueViolationError):
-            await store.record(conn, one.proposal_id, "approved", "ann", "", one.content_sha256)
+            await decisions.record(conn, one.proposal_id, "approved", "ann", "", one.content_sha256)
     assert (await now(db, one.proposal_id)).approvers == ("ann", "bob")
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------
+
+
+async def save_outcome(conn: Connection, run: AbExecutedV1) -> None:
+    assert run.proposal_id is not None
+    await outcomes.save(conn, run.proposal_id, domain.outcome_of(run))
 
 
 async def test_the_newest_completed_run_of_this_text_counts(db: Database) -> None:
@@ -101,11 +108,11 @@ async def test_the_newest_completed_run_of_this_text_counts(db: Database) -> Non
         executed(one, proposal_id=uuid4()),
     ]
     async with db.transaction() as tx:
-        await store.save_outcome(tx.conn, runs[3])
+        await save_outcome(tx.conn, runs[3])
     assert (await now(db, one.proposal_id)).state == "generated"
     async with db.transaction() as tx:
         for run in [*runs, *runs]:
-            await store.save_outcome(tx.conn, run)
+            await save_outcome(tx.conn, run)
     back = await now(db, one.proposal_id)
     assert back.state == "in_review"
     assert back.ab is not None
@@ -116,12 +123,12 @@ async def test_the_ledgers_events_may_come_in_any_order(db: Database) -> None:
     one = await saved(db)
     async with db.transaction() as tx:
         said = [("activated", AT), ("rolled_back", AT + timedelta(hours=1)), ("activated", AT + timedelta(hours=2))]
-        assert await store.ledger_says(tx.conn, one.proposal_id, "activated", AT) is None  # nobody approved it
-        await store.move(tx.conn, one.proposal_id, "approved")
+        assert await proposals.ledger_says(tx.conn, one.proposal_id, "activated", AT) is None  # nobody approved it
+        await proposals.move(tx.conn, one.proposal_id, "approved")
         for state, at in (said[1], said[0]):
-            await store.ledger_says(tx.conn, one.proposal_id, state, at)  # type: ignore[arg-type]
+            await proposals.ledger_says(tx.conn, one.proposal_id, state, at)  # type: ignore[arg-type]
         assert await tx.conn.fetchval("SELECT state FROM proposals") == "rolled_back"
-        assert await store.ledger_says(tx.conn, one.proposal_id, "activated", said[2][1]) == one.content_sha256
+        assert await proposals.ledger_says(tx.conn, one.proposal_id, "activated", said[2][1]) == one.content_sha256
 
 
 # --- lists ------------------------------------------------------------------------------------------------
@@ -142,7 +149,7 @@ async def test_lists_are_filtered_and_newest_first(db: Database) -> None:
 
     async def ids(**query: Any) -> list[UUID]:
         async with db.connection(workspaces=query.get("workspace_ids")) as conn:
-            return [one.proposal_id for one in await store.listed(conn, ListProposals(**query))]
+            return [one.proposal_id for one in await proposals.listed(conn, ListProposals(**query))]
 
     newest_first = [one.proposal_id for one in reversed(made)]
     assert await ids() == newest_first
@@ -176,7 +183,7 @@ def reply(usd: str) -> ModelReply:
 async def call(db: Database, touchpoint: str = TOUCHPOINT, most_usd: Decimal | None = None) -> UUID:
     order = Order(provider="p", model="m", request_sha256="digest", most_usd=most_usd)
     async with db.connection() as conn:
-        return await store.call_started(conn, PATTERN, touchpoint, 1, order)
+        return await calls.started(conn, PATTERN, touchpoint, 1, order)
 
 
 def answered(call_id: UUID, usd: str) -> Settled:
@@ -185,32 +192,32 @@ def answered(call_id: UUID, usd: str) -> Settled:
 
 async def test_spend_is_what_todays_calls_cost_and_lost_ones_count(db: Database) -> None:
     async with db.connection() as conn:
-        await store.call_settled(conn, answered(await call(db), "0.40"))
-        await store.call_settled(conn, answered(await call(db, "other"), "0.10"))
-        await store.call_settled(conn, answered(await call(db, most_usd=Decimal(0)), "9"))
-        await store.call_settled(conn, Settled(await call(db), NOTHING_USED, error="said no"))
+        await calls.settled(conn, answered(await call(db), "0.40"))
+        await calls.settled(conn, answered(await call(db, "other"), "0.10"))
+        await calls.settled(conn, answered(await call(db, most_usd=Decimal(0)), "9"))
+        await calls.settled(conn, Settled(await call(db), NOTHING_USED, error="said no"))
         yesterday = await call(db)
         await conn.execute("UPDATE model_calls SET started_at = now() - interval '25 h' WHERE call_id = $1", yesterday)
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(Decimal("0.50"), Decimal("0.40"), 0)
+        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(Decimal("0.50"), Decimal("0.40"), 0)
         await call(db)
         lost = Decimal("0.25")
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
             Decimal("0.75"), Decimal("0.65"), 1, reserved=lost, touchpoint_reserved=lost
         )
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 0) == Spent(Decimal("0.75"), Decimal("0.65"), 0)
+        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 0) == Spent(Decimal("0.75"), Decimal("0.65"), 0)
         await call(db, "other", most_usd=Decimal("0.02"))  # one with a price list counts the most it can cost
-        assert await store.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
             Decimal("0.77"), Decimal("0.65"), 2, reserved=Decimal("0.27"), touchpoint_reserved=lost
         )
 
 
 async def test_a_reply_is_found_by_its_request(db: Database) -> None:
     async with db.connection() as conn:
-        assert await store.paid_reply(conn, PATTERN, 1, "digest") is None
-        await store.call_settled(conn, answered(await call(db), "0.1"))
-        assert await store.paid_reply(conn, PATTERN, 1, "digest") == reply("0.1")
-        assert await store.paid_reply(conn, PATTERN, 2, "digest") is None
-        assert await store.paid_reply(conn, PATTERN, 1, "other") is None
+        assert await calls.paid_reply(conn, PATTERN, 1, "digest") is None
+        await calls.settled(conn, answered(await call(db), "0.1"))
+        assert await calls.paid_reply(conn, PATTERN, 1, "digest") == reply("0.1")
+        assert await calls.paid_reply(conn, PATTERN, 2, "digest") is None
+        assert await calls.paid_reply(conn, PATTERN, 1, "other") is None
 
 
 async def test_a_locked_proposal_waits_for_its_turn(db: Database) -> None:
@@ -220,16 +227,16 @@ async def test_a_locked_proposal_waits_for_its_turn(db: Database) -> None:
 
     async def first() -> None:
         async with db.transaction() as tx:
-            await store.get(tx.conn, one.proposal_id, lock=True)
+            await proposals.get(tx.conn, one.proposal_id, lock=True)
             held.set()
             await tx.conn.execute("SELECT pg_sleep(0.1)")
-            await store.move(tx.conn, one.proposal_id, "rejected")
+            await proposals.move(tx.conn, one.proposal_id, "rejected")
             order.append("first")
 
     async def second() -> None:
         await held.wait()
         async with db.transaction() as tx:
-            seen = await store.get(tx.conn, one.proposal_id, lock=True)
+            seen = await proposals.get(tx.conn, one.proposal_id, lock=True)
             order.append(seen.state if seen else "gone")
 
     await asyncio.gather(first(), second())

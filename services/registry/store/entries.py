@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from libs.contracts.versions import LedgerEntry
 from libs.service_kit.db import Connection
@@ -23,9 +23,8 @@ INSERT INTO ledger_entries ({_COLUMNS}) VALUES ({", ".join(f"${n}" for n in rang
 _LIST = f"""
 SELECT {_COLUMNS} FROM ledger_entries
 WHERE ($1::text IS NULL OR touchpoint_id = $1)
-  AND ($2::uuid[] IS NULL OR workspace_id IS NULL OR workspace_id = ANY($2))
-  AND ($3::bigint IS NULL OR seq < $3)
-ORDER BY seq DESC LIMIT $4
+  AND ($2::bigint IS NULL OR seq < $2)
+ORDER BY seq DESC LIMIT $3
 """  # noqa: S608
 _AFTER = f"SELECT {_COLUMNS} FROM ledger_entries WHERE seq > $1 ORDER BY seq LIMIT $2"  # noqa: S608
 
@@ -70,12 +69,11 @@ async def listed(
     conn: Connection,
     *,
     touchpoint_id: str | None,
-    workspaces: list[Any] | None,
     before: int | None,
     limit: int,
 ) -> list[LedgerEntry]:
-    """Entries, newest first; `workspaces` None means those of every workspace."""
-    rows = await conn.fetch(_LIST, touchpoint_id, workspaces, before, limit)
+    """Entries, newest first."""
+    rows = await conn.fetch(_LIST, touchpoint_id, before, limit)
     return [LedgerEntry.model_validate(dict(row)) for row in rows]
 
 

@@ -18,7 +18,7 @@ from libs.contracts.touchpoints import SignalSource, Storage, Touchpoint
 from libs.contracts.vocabulary import Scope
 from libs.service_kit.db import Database
 from libs.service_kit.testing import event_of
-from services.scanner import handlers
+from services.scanner import answers, handlers
 from services.scanner.platform import Platform
 from services.scanner.runner import Runner
 from services.scanner.settings import Settings
@@ -145,4 +145,4 @@ class Scanning:
         return [run for run in await self.runs() if run.run_id not in before]
 
     async def runs(self) -> list[ScanRun]:
-        return list((await handlers.answer_runs(ListScanRuns(limit=500), self.db)).runs)
+        return list((await answers.answer_runs(ListScanRuns(limit=500), self.db)).runs)

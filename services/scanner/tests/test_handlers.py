@@ -15,7 +15,7 @@ from libs.service_kit.consumers import Consumer
 from libs.service_kit.db import Database
 from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import MemoryMessage, event_of, outbox_events
-from services.scanner import handlers
+from services.scanner import answers, handlers
 from services.scanner.platform import Platform
 from services.scanner.tests.support import PlatformTables, Scanning, registered, source
 
@@ -89,8 +89,8 @@ async def test_a_regression_is_one_signal_and_one_run_however_often_it_is_delive
     assert len({one.data.signal_id for one in signals}) == len(signals) == len(runs) == 2
     assert signals[0].causationid == event.id
     assert {run.data.scanner for run in runs} == {"eval_regression"}
-    assert len((await handlers.answer_runs(ListScanRuns(touchpoint_id="support.intent"), db)).runs) == 2
-    assert (await handlers.answer_runs(ListScanRuns(touchpoint_id="no.such"), db)).runs == ()
+    assert len((await answers.answer_runs(ListScanRuns(touchpoint_id="support.intent"), db)).runs) == 2
+    assert (await answers.answer_runs(ListScanRuns(touchpoint_id="no.such"), db)).runs == ()
 
 
 def ref(source: str, identity: object) -> EvidenceRef:
@@ -99,7 +99,7 @@ def ref(source: str, identity: object) -> EvidenceRef:
 
 async def states(scanning: Scanning, *refs: EvidenceRef) -> list[str]:
     query = ResolveEvidence(touchpoint_id="support.intent", refs=refs)
-    return list((await handlers.answer_resolve(query, scanning.db, scanning.platform, 2.0)).states)
+    return list((await answers.answer_resolve(query, scanning.db, scanning.platform, 2.0)).states)
 
 
 async def test_evidence_resolves_where_it_was_found(scanning: Scanning, tables: PlatformTables) -> None:

@@ -1,0 +1,93 @@
+"""Table `model_calls`: every call of a model, from its start, and what it cost."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from libs.contracts.text import without_nul
+from libs.llm import Budget, ModelReply, Order, Settled, Spent
+from libs.service_kit.db import Connection
+from services.proposal.domain import Spend
+
+_SPENT = """
+SELECT
+    coalesce(sum(cost), 0) AS today,
+    coalesce(sum(cost) FILTER (WHERE here), 0) AS touchpoint_today,
+    count(*) FILTER (WHERE in_flight) AS in_flight,
+    coalesce(sum(cost) FILTER (WHERE in_flight), 0) AS reserved,
+    coalesce(sum(cost) FILTER (WHERE in_flight AND here), 0) AS touchpoint_reserved
+FROM (
+    SELECT coalesce(usd, most_usd, $2) AS cost, touchpoint_id = $1 AS here,
+           finished_at IS NULL AND started_at > now() - make_interval(secs => $3) AS in_flight
+    FROM model_calls
+    WHERE NOT free AND started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+) AS paid
+"""
+_PAID_REPLY = """
+SELECT reply FROM model_calls WHERE proposal_id = $1 AND attempt = $2 AND request_sha256 = $3 AND reply IS NOT NULL
+ORDER BY started_at LIMIT 1
+"""
+_STARTED = """
+INSERT INTO model_calls (proposal_id, touchpoint_id, attempt, request_sha256, provider, model, free, most_usd)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING call_id
+"""
+_SETTLED = """
+UPDATE model_calls
+SET finished_at = now(), input_tokens = $2, output_tokens = $3, usd = $4, latency_ms = $5, reply = $6, error = $7
+WHERE call_id = $1
+"""
+_OF_PROPOSAL = """
+SELECT coalesce(sum(input_tokens), 0)::int AS input_tokens, coalesce(sum(output_tokens), 0)::int AS output_tokens,
+       coalesce(sum(usd), 0) AS usd
+FROM model_calls WHERE proposal_id = $1
+"""
+
+
+async def spent(conn: Connection, touchpoint_id: str, budget: Budget, timeout_s: float) -> Spent:
+    """What today's calls cost. One that never ended counts as lost, and as in flight until it must have timed out."""
+    row = await conn.fetchrow(_SPENT, touchpoint_id, budget.lost_call, timeout_s)
+    assert row is not None
+    return Spent(**row)
+
+
+async def spend_of(conn: Connection, proposal_id: UUID) -> Spend:
+    """What the calls of one proposal used."""
+    row = await conn.fetchrow(_OF_PROPOSAL, proposal_id)
+    assert row is not None
+    return Spend(**row)
+
+
+async def paid_reply(conn: Connection, proposal_id: UUID, attempt: int, request_sha256: str) -> ModelReply | None:
+    """The reply to exactly this request, when it was had before."""
+    reply = await conn.fetchval(_PAID_REPLY, proposal_id, attempt, request_sha256)
+    return ModelReply.model_validate_json(reply) if reply is not None else None
+
+
+async def started(conn: Connection, proposal_id: UUID, touchpoint_id: str, attempt: int, order: Order) -> UUID:
+    """Write the call down before it is made; its id."""
+    call_id: UUID = await conn.fetchval(
+        _STARTED,
+        proposal_id,
+        touchpoint_id,
+        attempt,
+        order.request_sha256,
+        order.provider,
+        order.model,
+        order.free,
+        order.most_usd,
+    )
+    return call_id
+
+
+async def settled(conn: Connection, call: Settled) -> None:
+    """Write down what came back, or why nothing did, and what it cost."""
+    await conn.execute(
+        _SETTLED,
+        call.call_id,
+        call.usage.input_tokens,
+        call.usage.output_tokens,
+        call.usage.usd,
+        call.latency_ms,
+        call.reply.model_dump_json() if call.reply else None,
+        without_nul(call.error)[:500] if call.error else None,
+    )
