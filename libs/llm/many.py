@@ -44,7 +44,10 @@ class Ended:
 
 
 class Many:
-    """One piece of work for one model: `run` once."""
+    """One piece of work for one model: `run` once.
+
+    Calls are begun and settled a few at a time, so that the books cost little of what the calls do.
+    """
 
     def __init__(
         self,
@@ -52,20 +55,22 @@ class Many:
         most_begun: int,
         begin: Callable[[Sequence[ModelRequest]], Awaitable[list[ModelReply | Begun]]],
         call: Callable[[Begun], Awaitable[Ended]],
+        close: Callable[[Sequence[Settled]], Awaitable[None]],
     ) -> None:
         """`begin` writes down as many of some requests, from the front, as may start now."""
         self._slots = slots
         self._most_begun = most_begun
+        self._at_least = max(1, most_begun // 6)
         self._begin = begin
         self._call = call
+        self._close = close
         self._running: set[asyncio.Task[Ended]] = set()
         self._unsent: set[UUID] = set()
+        self._unsettled: list[Settled] = []
         self._next = 0
         self._failure: Exception | None = None
 
-    async def run(
-        self, requests: Sequence[ModelRequest], keep: Keep, close: Callable[[Sequence[Settled]], Awaitable[None]]
-    ) -> None:
+    async def run(self, requests: Sequence[ModelRequest], keep: Keep) -> None:
         """See `ModelPool.complete_many`. Replies are kept before they are settled: a kill in between counts a call
         as lost, and does not buy it again."""
         try:
@@ -75,37 +80,49 @@ class Many:
                 ended = await self._finished()
                 if replies := [(one.number, one.reply) for one in ended if one.reply is not None]:
                     await keep(replies)
-                if settled := [row for one in ended for row in one.settled]:
-                    await close(settled)
+                self._unsettled += [row for one in ended for row in one.settled]
+                if len(self._unsettled) >= self._at_least:
+                    await self._settle()
                 self._failure = self._failure or next((one.error for one in ended if one.error), None)
         finally:
             await self._cancel()
-            if self._unsent:
-                await close([Settled(call_id, NOTHING_USED, error="never sent") for call_id in self._unsent])
+            self._unsettled += [Settled(call_id, NOTHING_USED, error="never sent") for call_id in self._unsent]
+            await self._settle()
         if self._failure is not None:
             raise self._failure
 
     async def _start(self, requests: Sequence[ModelRequest]) -> Replies:
         """Begin what there is room for; the replies that were paid for before."""
-        first = self._next
-        some = requests[first : first + self._most_begun - len(self._running)]
-        if self._failure is not None or not some:
+        first, room = self._next, self._most_begun - len(self._running)
+        some = requests[first : first + room]
+        if self._failure is not None or not some or (self._running and room < self._at_least):
             return []
-        try:
-            begun = await self._begin(some)
-        except PriceUnknownYet as error:
-            if not self._running:
-                self._failure = error
-            return []
-        except ModelError as error:
-            self._failure = error
-            return []
+        begun = await self._begun(some)
         self._next += len(begun)
         for call in begun:
             if isinstance(call, Begun):
                 self._unsent.add(call.call_id)
                 self._running.add(asyncio.create_task(self._one(replace(call, number=first + call.number))))
         return [(first + number, reply) for number, reply in enumerate(begun) if isinstance(reply, ModelReply)]
+
+    async def _begun(self, some: Sequence[ModelRequest]) -> list[ModelReply | Begun]:
+        """Those that may start now; none while calls in flight may use the budget up, and none once it is."""
+        try:
+            return await self._begin(some)
+        except PriceUnknownYet as error:
+            if self._unsettled:  # their price is known, to us
+                await self._settle()
+                return await self._begun(some)
+            if not self._running:
+                self._failure = error
+        except ModelError as error:
+            self._failure = error
+        return []
+
+    async def _settle(self) -> None:
+        settled, self._unsettled = self._unsettled, []
+        if settled:
+            await self._close(settled)
 
     async def _one(self, begun: Begun) -> Ended:
         async with self._slots:

@@ -94,9 +94,9 @@ class ModelPool:
         async def call(begun: Begun) -> Ended:
             return await self._call(model, account.touchpoint_id, begun)
 
-        # Twice the slots are begun: while answers are being kept, the next calls are already waiting.
-        many = Many(self._slots, 2 * self._concurrency, begin, call)
-        await many.run(asked, keep, account.close)
+        # Three times the slots are begun: while answers are being kept, the next calls are already waiting.
+        many = Many(self._slots, 3 * self._concurrency, begin, call, account.close)
+        await many.run(asked, keep)
 
     async def _call(self, model: Model, touchpoint: str, begun: Begun) -> Ended:
         """One call of a model, timed and counted. A defect is raised as it is, and its call stays open."""

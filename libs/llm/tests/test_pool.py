@@ -236,7 +236,7 @@ async def test_calls_that_were_never_sent_cost_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await work
     assert model.in_flight == 0
-    assert len(books.orders) == 6  # twice the slots
+    assert len(books.orders) == 9  # three times the slots
     assert books.spent == Spent(Decimal("0.06"), Decimal("0.06"), 3, Decimal("0.06"), Decimal("0.06"))
 
 

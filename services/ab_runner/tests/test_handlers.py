@@ -22,7 +22,7 @@ from libs.contracts.events.ab_runner import (
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import GetRun, ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
-from libs.llm import Budget, ModelError, ModelPool, Spent
+from libs.llm import NOTHING_USED, Budget, ModelError, ModelPool, Settled, Spent
 from libs.llm.metrics import BUDGET_LEFT
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
@@ -311,6 +311,9 @@ async def test_every_call_of_a_run_is_in_the_books(db: Database) -> None:
     async with db.connection() as conn:
         rows = await conn.fetch("SELECT * FROM model_calls")
         spent = await calls.spent(conn, TOUCHPOINT, BUDGET)
+        await calls.settled(conn, [Settled(rows[0]["call_id"], NOTHING_USED)])  # once more
+        (day,) = await conn.fetch("SELECT * FROM model_spend")
+    assert (day["touchpoint_id"], day["calls"], day["usd"], day["input_tokens"]) == (TOUCHPOINT, 80, 80 * PRICE, 800)
     assert {(row["run_id"], row["touchpoint_id"], row["model"]) for row in rows} == {
         (event.data.run_id, TOUCHPOINT, "rules-1")
     }
@@ -371,6 +374,14 @@ async def test_answers_that_may_have_been_billed_count_until_the_day_is_over(db:
     await handlers.on_shard_requested(first, db, models(model, budget=budget))
     assert len(model.answered) == 30 - 4
     assert "is used up" in ((await report(db, event.data.run_id)).error or "")
+
+
+async def test_what_yesterday_cost_is_no_matter_today(db: Database) -> None:
+    await run_ab(db, models(RuleModel()))
+    async with db.connection() as conn:
+        await conn.execute("UPDATE model_spend SET day = day - 1")
+        await conn.execute("UPDATE model_calls SET started_at = started_at - interval '25 h', finished_at = NULL")
+        assert await calls.spent(conn, TOUCHPOINT, BUDGET) == Spent(Decimal(0), Decimal(0), 0)
 
 
 async def test_a_model_that_is_free_needs_no_budget(db: Database) -> None:
