@@ -92,7 +92,7 @@ class Bench:
         async def work(tx: Transaction[Any]) -> None:
             nonlocal tries
             tries += 1
-            await self._switch(tx, target)
+            await self.switch(tx, target)
 
         await self._ledger.transact(work)
         return tries - 1
@@ -103,7 +103,7 @@ class Bench:
         while True:
             try:
                 async with self._db.transaction(isolation="serializable") as tx:
-                    await self._switch(tx, target)
+                    await self.switch(tx, target)
                 return retries
             except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
                 retries += 1
@@ -112,7 +112,8 @@ class Bench:
         """Whether the ledger that all this made verifies."""
         return (await verify_ledger(self._db)).intact
 
-    async def _switch(self, tx: Transaction[Any], target: Target) -> None:
+    async def switch(self, tx: Transaction[Any], target: Target) -> None:
+        """Activate the other one of the target's two versions."""
         live = await require_live(tx, target)
         one, other = self._versions[target]
         version = other if live.version_ref == one.version_ref else one
@@ -141,7 +142,7 @@ async def run(folder: Path, rounds: int) -> dict[str, Any]:
     password = secrets.token_hex(16)
     async with EmbeddedPostgres(folder / "postgres") as postgres:
         await migrate(postgres.admin_dsn("burnish"), MIGRATIONS, {"registry": password})
-        db = Database("registry", _role_dsn(postgres.admin_dsn("burnish"), password), pool_size=CLIENTS)
+        db = Database("registry", role_dsn(postgres.admin_dsn("burnish"), password), pool_size=CLIENTS)
         await db.open()
         try:
             return await _measured(Bench(db), rounds)
@@ -184,7 +185,8 @@ def _touchpoint(target: Target) -> Touchpoint:
     return Touchpoint.model_validate({"id": target.touchpoint_id, "scope": "global", "storage": storage})
 
 
-def _role_dsn(admin_dsn: str, password: str) -> str:
+def role_dsn(admin_dsn: str, password: str) -> str:
+    """The DSN of the registry's own role."""
     parts = urlsplit(admin_dsn)
     login = f"{role_of('registry')}:{quote(password, safe='')}"
     return urlunsplit(parts._replace(netloc=f"{login}@{parts.hostname}:{parts.port}"))

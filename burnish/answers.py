@@ -651,6 +651,23 @@ class Verification(TypedDict):
     head_sha256: str
     broken_at: int | None
     problem: str
+    table: str
+    row: str
+    columns: list[str]
+    next: str | None
+
+
+class LedgerHead(TypedDict):
+    """Where the ledger ends, signed."""
+
+    format: str
+    seq: int
+    entries: int
+    entry_sha256: str
+    at: str
+    signed_at: str
+    public_key: str | None
+    signature: str | None
 
 
 class DeadLetter(TypedDict):

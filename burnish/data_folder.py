@@ -163,6 +163,26 @@ class DataFolder:
         """The JWKS with which the gateway verifies our tokens."""
         return self.path / "jwks.json"
 
+    def ledger_key(self) -> Path:
+        """The key that signs the ledger's head, made at the first call; its public half goes to `ledger_key.pub`."""
+        from libs.auth.statements import StatementKey
+
+        path = self.path / "ledger_key.pem"
+        if not path.exists():
+            StatementKey.new().save(path)
+        try:
+            key = StatementKey.load(path)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(path.name, type(error).__name__) from error
+        if not self.public_ledger_key.exists():
+            self._write(self.public_ledger_key.name, f"{key.public}\n")
+        return path
+
+    @property
+    def public_ledger_key(self) -> Path:
+        """The public half of the key that signs the ledger's head."""
+        return self.path / "ledger_key.pub"
+
     def ports(self) -> dict[str, int]:
         """The ports of last time, by name; empty at first."""
         found = self._read("ports.json") or {}

@@ -303,7 +303,10 @@ class Installation:
         if name == GATEWAY:
             return {"BURNISH_JWT_JWKS": str(self.folder.public_keys)}
         if name == "registry":
-            return {"BURNISH_REPOSITORY_ROOTS": os.pathsep.join(str(path) for path in self._repositories)}
+            return {
+                "BURNISH_REPOSITORY_ROOTS": os.pathsep.join(str(path) for path in self._repositories),
+                "BURNISH_LEDGER_KEY": os.environ.get("BURNISH_LEDGER_KEY") or str(self.folder.ledger_key()),
+            }
         if name == "qa_ingest":
             return {"BURNISH_QA_FOLDER": str(self.folder.library)}
         if name == "scanner" and self.platform_dsn is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
@@ -12,8 +14,13 @@ from burnish.answers import read
 from burnish.commands.show import short, when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
+from burnish.ledger_head import read_head, require_signature, trusted_key
 from burnish.parameters import INTEGER, MOMENT, NAME, TEXT, TOUCHPOINT_ID
-from burnish.printer import plain, print_json, print_table, remark
+from burnish.printer import plain, print_fields, print_json, print_table, remark
+
+if TYPE_CHECKING:
+    from burnish.client import Gateway
+    from libs.contracts.versions import LedgerHead
 
 WORKSPACE = click.option("--workspace", type=click.UUID, help="The workspace, for a workspace touchpoint.")
 
@@ -149,19 +156,75 @@ def _add_ledger(ledger: click.Group) -> None:
 
     @verb(
         ledger,
-        "verify",
-        example="burnish ledger verify",
-        exits={**GATEWAY_EXITS, 0: "every entry is as it was written", 1: "the chain is broken"},
+        "head",
+        example="burnish ledger head --json > head.json",
+        exits={**GATEWAY_EXITS, REFUSED: "refused: the recorded end does not fit the last entry"},
     )
     @data_option
     @json_option
-    def verify(data: Path, as_json: bool) -> None:
-        """Recompute the hash chain over every entry."""
+    def head(data: Path, as_json: bool) -> None:
+        """Print where the ledger ends, signed, to be kept elsewhere.
+
+        Whoever may write every table can write the ledger anew. A head that is kept where they cannot write shows it:
+        `burnish ledger verify --head FILE`.
+        """
         with gateway(data) as api:
-            outcome = read(api.get("/ledger/verify"), answers.Verification)
+            found = read(api.get("/ledger/head"), answers.LedgerHead)
+        if found["signature"] is None:
+            remark("it is not signed: the registry has no key (BURNISH_LEDGER_KEY)")
+        if as_json:
+            print_json(found)
+            return
+        print_fields([(name.replace("_", " "), value) for name, value in found.items()])
+
+    @verb(
+        ledger,
+        "verify",
+        example="burnish ledger verify\nburnish ledger verify --head head.json --public-key ledger_key.pub",
+        exits={
+            **GATEWAY_EXITS,
+            0: "the ledger is as it was written, and the tables are as it says",
+            1: "something is not; the first line or row is named",
+        },
+    )
+    @click.option(
+        "--head",
+        "kept",
+        type=click.Path(path_type=Path),
+        help="A head that was kept: today's ledger has to go through it.",
+    )
+    @click.option("--public-key", type=TEXT, metavar="KEY", help="Who signed it: the key, or a file with it.")
+    @click.option("--unsigned", is_flag=True, help="Take a head without a signature.")
+    @data_option
+    @json_option
+    def verify(kept: Path | None, public_key: str | None, unsigned: bool, data: Path, as_json: bool) -> None:
+        """Recompute the ledger, and compare every row that it implies with it."""
+        if kept is None and (public_key is not None or unsigned):
+            raise click.UsageError("--public-key and --unsigned are about a head: name its file with --head")
+        known = None if kept is None else read_head(kept)
+        with gateway(data) as api:
+            if known is not None:
+                require_signature(known, trusted_key(public_key, data, partial(_its_key, api)), unsigned)
+            outcome = _verified(api, known)
         if as_json:
             print_json(outcome)
         if not outcome["intact"]:
-            raise Failure(f"the ledger is broken at entry {outcome['broken_at']}: {outcome['problem']}", code=FAILED)
+            where = "" if outcome["broken_at"] is None else f" at entry {outcome['broken_at']}"
+            raise Failure(f"the ledger is broken{where}: {outcome['problem']}", code=FAILED)
         if not as_json:
-            remark(f"{outcome['entries']} entries, intact; the head is {outcome['head_sha256']}")
+            through = f", and goes through the head at entry {known.seq}" if known else ""
+            remark(f"{outcome['entries']} entries, intact{through}; the head is {outcome['head_sha256']}")
+
+
+def _verified(api: Gateway, known: LedgerHead | None) -> answers.Verification:
+    """Ask until all of it was looked at, or something is wrong."""
+    through = {} if known is None else {"head_seq": known.seq, "head_sha256": known.entry_sha256}
+    outcome = read(api.get("/ledger/verify", **through), answers.Verification)
+    while outcome["intact"] and outcome["next"] is not None:
+        remark(f"{outcome['entries']} entries so far")
+        outcome = read(api.get("/ledger/verify", cursor=outcome["next"], **through), answers.Verification)
+    return outcome
+
+
+def _its_key(api: Gateway) -> str | None:
+    return read(api.get("/ledger/head"), answers.LedgerHead)["public_key"]

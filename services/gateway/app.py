@@ -28,6 +28,7 @@ def build(settings: Settings) -> Service:
         settings.jwt_audience,
         settings.jwt_algorithms,
         organization=settings.jwt_organization,
+        claim_names=settings.claim_names,
     )
     prompts = LivePrompts(settings.live_cache_mib * MIB)
     live = Live(prompts, service.asker, fresh_s=settings.live_fresh_s, stale_s=settings.live_stale_s)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from libs.auth.statements import StatementKey
+from libs.contracts.printable import one_line
 from libs.contracts.queries.base import Reply
 from libs.contracts.queries.registry import (
     ActivateVersion,
@@ -14,10 +17,12 @@ from libs.contracts.queries.registry import (
     ApplyTouchpoints,
     Confirmed,
     ConfirmIntents,
+    GetLedgerHead,
     GetPrompt,
     GetStanding,
     GetTouchpoint,
     IntentPage,
+    LedgerHeadReply,
     LedgerPage,
     ListIntents,
     ListLedger,
@@ -50,8 +55,10 @@ from services.registry.registration import Planned, Registration
 from services.registry.store import entries, intents, touchpoints, versions
 from services.registry.store.touchpoints import Registered
 from services.registry.store.versions import Text
-from services.registry.verification import verify_ledger
+from services.registry.verification import Kept, signed_head, verify_ledger
 
+VERIFY_FOR_S = 5.0
+"""How long one answer looks at the ledger: well below what an asker waits."""
 PAGE_BYTES = 2 * 1024 * 1024
 """Where a page ends that holds texts; each of its items is smaller than what an answer may have beyond it."""
 
@@ -243,15 +250,26 @@ async def answer_ledger(query: ListLedger, db: Database) -> LedgerPage:
 
 @answers
 async def answer_verify(query: VerifyLedger, db: Database) -> VerificationView:
-    """Recompute the whole chain."""
-    outcome = await verify_ledger(db)
+    """Look at the ledger for a few seconds, and say where to go on. Raises Refused 422 for a cursor that is none."""
+    kept = Kept(query.kept.seq, query.kept.entry_sha256) if query.kept else None
+    outcome = await verify_ledger(db, cursor=query.cursor, kept=kept, budget_s=VERIFY_FOR_S)
     return VerificationView(
         intact=outcome.intact,
         entries=outcome.entries,
         head_sha256=outcome.head_sha256,
         broken_at=outcome.broken_at,
-        problem=outcome.problem,
+        problem=one_line(outcome.problem)[:2_000],
+        table=outcome.table,
+        row=one_line(outcome.row)[:200],
+        columns=outcome.columns,
+        next=outcome.next,
     )
+
+
+@answers
+async def answer_head(query: GetLedgerHead, db: Database, key: StatementKey | None) -> LedgerHeadReply:
+    """The end of the ledger, signed. Raises Refused 409."""
+    return LedgerHeadReply(head=await signed_head(db, key, datetime.now(UTC)))
 
 
 # --- small things -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from libs.contracts.queries.registry import (
     ActivateVersion,
     ApplyTouchpoints,
     ConfirmIntents,
+    GetLedgerHead,
     GetPrompt,
     GetStanding,
     GetTouchpoint,
@@ -31,6 +32,7 @@ from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.settings import Settings
 from services.registry.storage import Repositories
+from services.registry.verification import load_key
 
 FORGET_EVERY_S = 3600.0
 
@@ -61,6 +63,7 @@ def build(settings: Settings) -> Service:
     service.answer(ConfirmIntents, answers.answer_confirm, db=db, pending_merges=merges)
     service.answer(ListLedger, answers.answer_ledger, db=db)
     service.answer(VerifyLedger, answers.answer_verify, db=db)
+    service.answer(GetLedgerHead, answers.answer_head, db=db, key=load_key(settings.ledger_key))
 
     service.every(settings.intents_every_s, "intents", merges.check)
     service.every(settings.drift_every_s, "drift", DriftCheck(db, ledger, merges, repositories).check)

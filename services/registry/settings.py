@@ -17,9 +17,11 @@ class Settings(KitSettings):
 
     `repository_roots`: the folders in which repositories with prompts may lie, separated as in `PATH`; without one,
     no repository can be registered, so that no caller makes the server read a folder of its choice.
+    `ledger_key`: a file with the Ed25519 key, in PEM, that signs the ledger's head; without it, heads are not signed.
     """
 
     repository_roots: Annotated[tuple[Path, ...], NoDecode] = ()
+    ledger_key: Path | None = None
     intents_every_s: float = Field(default=2.0, gt=0.0)
     drift_every_s: float = Field(default=30.0, gt=0.0)
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 import services.gateway.app
 import services.registry.app
 from libs.auth.signing import SigningKey, jwks, new_signing_key
+from libs.auth.statements import StatementKey
 from libs.auth.tokens import mint
 from libs.service_kit.service import Service
 from libs.service_kit.testing import Installation
@@ -66,6 +67,14 @@ def gateway_settings(installation: Installation, keys: Path, **more: Any) -> Gat
 
 
 @pytest.fixture
+def ledger_key(tmp_path: Path) -> StatementKey:
+    """The key that signs the ledger's head, in a file."""
+    made = StatementKey.new()
+    made.save(tmp_path / "ledger_key.pem")
+    return made
+
+
+@pytest.fixture
 def keys(key: SigningKey, tmp_path: Path) -> Path:
     """The issuer's public keys, in a file."""
     path = tmp_path / "jwks.json"
@@ -74,9 +83,12 @@ def keys(key: SigningKey, tmp_path: Path) -> Path:
 
 
 @pytest_asyncio.fixture
-async def api(installation: Installation, key: SigningKey, keys: Path, tmp_path: Path) -> AsyncIterator[Api]:
+async def api(
+    installation: Installation, key: SigningKey, keys: Path, ledger_key: StatementKey, tmp_path: Path
+) -> AsyncIterator[Api]:
     """Gateway and registry, running for real in this process."""
-    registry = services.registry.app.build(registry_settings(installation, tmp_path / "repos"))
+    settings = registry_settings(installation, tmp_path / "repos", ledger_key=tmp_path / "ledger_key.pem")
+    registry = services.registry.app.build(settings)
     gateway = services.gateway.app.build(gateway_settings(installation, keys))
     await registry.start()
     await gateway.start()

@@ -14,12 +14,13 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from libs.auth.statements import StatementKey, holds
 from libs.contracts.envelope import Event
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.queries.normaliser import CountSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus
 from libs.contracts.queries.registry import GetPrompt
-from libs.contracts.versions import LivePrompt
+from libs.contracts.versions import LedgerHead, LivePrompt
 from libs.service_kit.errors import Refused
 from libs.service_kit.queries import Asker, Responder
 from libs.service_kit.testing import Installation, event_of
@@ -180,6 +181,23 @@ async def test_versions_are_recorded_activated_and_rolled_back_over_http(api: Ap
     page = (await client.get(f"{ROOT}/ledger", params={"limit": 2})).json()
     assert [entry["seq"] for entry in page["entries"]] == [3, 2]
     assert page["next"] == 2
+
+
+async def test_the_ledgers_head_is_kept_and_the_ledger_goes_through_it(api: Api, ledger_key: StatementKey) -> None:
+    client = await api.admin()
+    await register(client, in_table())
+    head = LedgerHead.model_validate_json((await client.get(f"{ROOT}/ledger/head")).content)
+    assert (head.seq, head.public_key) == (1, ledger_key.public)
+    assert holds(ledger_key.public, str(head.signature), head.statement())
+    kept: dict[str, Any] = {"head_seq": head.seq, "head_sha256": head.entry_sha256}
+    whole = (await client.get(f"{ROOT}/ledger/verify", params=kept)).json()
+    assert (whole["intact"], whole["next"], whole["entries"]) == (True, None, 1)
+    other = (await client.get(f"{ROOT}/ledger/verify", params={**kept, "head_sha256": "0" * 64})).json()
+    assert (other["intact"], other["broken_at"], other["table"]) == (False, 1, "ledger_entries")
+    is_problem(await client.get(f"{ROOT}/ledger/verify", params={"head_seq": 1}), 422, "invalid")
+    is_problem(await client.get(f"{ROOT}/ledger/verify", params={"cursor": "x"}), 422, "invalid")
+    for wrong in ({**kept, "head_seq": 2**63}, {**kept, "head_sha256": "x"}, {"cursor": "x" * 400}):
+        assert (await client.get(f"{ROOT}/ledger/verify", params=wrong)).status_code == 422
 
 
 async def test_a_prompt_in_git_is_planned_registered_and_rolled_back_by_proposal(

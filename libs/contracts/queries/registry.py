@@ -12,7 +12,7 @@ from libs.contracts.prompts import PromptPart
 from libs.contracts.queries.base import MAX_REPLY_BYTES, Query, Repeatable, Reply
 from libs.contracts.text import STORABLE, storable
 from libs.contracts.touchpoints import HeardTouchpoint, RelativePath, Touchpoint
-from libs.contracts.versions import LedgerEntry, LivePrompt
+from libs.contracts.versions import LedgerEntry, LedgerHead, LivePrompt
 from libs.contracts.vocabulary import (
     Adapter,
     Instant,
@@ -376,17 +376,51 @@ class ListLedger(Query[LedgerPage]):
 
 
 class VerificationView(Reply):
-    """Whether every entry is as it was written and none is missing."""
+    """Whether every entry is as it was written, and the tables as the ledger says.
+
+    Of the first thing that is not so: `broken_at` is the entry, `table`, `row` and `columns` where it is. With a
+    `next`, what was looked at so far is intact: ask again with it as the `cursor`.
+    """
 
     intact: bool
     entries: int
     head_sha256: Sha256
     broken_at: int | None
-    problem: LongText
+    problem: ShortText
+    table: ShortText = ""
+    row: ShortText = ""
+    columns: tuple[Name, ...] = ()
+    next: ShortText | None = None
+
+
+class KeptHead(Frozen):
+    """An entry that somebody kept elsewhere, by number and hash."""
+
+    seq: int = Field(ge=0, le=2**63 - 1)
+    entry_sha256: Sha256
 
 
 class VerifyLedger(Query[VerificationView]):
-    """Recompute the whole chain."""
+    """Recompute the chain and compare the tables with it, for a few seconds; the answer says where to go on.
+
+    With a `kept` head, the chain has to go through it.
+    """
 
     subject: ClassVar[str] = "ask.registry.ledger.verify.v1"
     reply: ClassVar[type[Reply]] = VerificationView
+
+    cursor: ShortText | None = None
+    kept: KeptHead | None = None
+
+
+class LedgerHeadReply(Reply):
+    """Where the ledger ends."""
+
+    head: LedgerHead
+
+
+class GetLedgerHead(Query[LedgerHeadReply]):
+    """Where the ledger ends, signed; refused (409) when its recorded end does not fit its last entry."""
+
+    subject: ClassVar[str] = "ask.registry.ledger.head.v1"
+    reply: ClassVar[type[Reply]] = LedgerHeadReply

@@ -18,9 +18,11 @@ from libs.contracts.queries.registry import (
     ActivationView,
     ApplyTouchpoints,
     ConfirmIntents,
+    GetLedgerHead,
     GetPrompt,
     GetStanding,
     IntentView,
+    KeptHead,
     LedgerPage,
     ListIntents,
     ListLedger,
@@ -38,8 +40,9 @@ from libs.contracts.queries.registry import (
     VersionView,
 )
 from libs.contracts.touchpoints import Touchpoint
-from libs.contracts.versions import LivePrompt
-from libs.contracts.vocabulary import LedgerSeq, TouchpointId, VersionRef
+from libs.contracts.versions import LedgerHead, LivePrompt
+from libs.contracts.vocabulary import LedgerSeq, Sha256, TouchpointId, VersionRef
+from libs.service_kit.errors import Refused
 from services.gateway.api.access import (
     CurrentCaller,
     require_all_workspaces,
@@ -55,7 +58,7 @@ router = APIRouter(route_class=JsonRoute)
 Limit = Annotated[int, Param(ge=1, le=500)]
 GIT_TIMEOUT_S = 60.0
 """For what may open repositories."""
-VERIFY_TIMEOUT_S = 120.0
+VERIFY_TIMEOUT_S = 30.0
 
 
 class TouchpointsBody(RequestBody):
@@ -317,6 +320,23 @@ async def list_entries(
 
 
 @router.get("/ledger/verify", tags=["ledger"])
-async def verify(gateway: GatewayDep) -> VerificationView:
-    """Recompute the whole chain."""
-    return await gateway.ask(VerifyLedger(), timeout_s=VERIFY_TIMEOUT_S)
+async def verify(
+    gateway: GatewayDep,
+    cursor: Annotated[str | None, Param(max_length=300)] = None,
+    head_seq: Annotated[int | None, Param(ge=0, le=2**63 - 1)] = None,
+    head_sha256: Sha256 | None = None,
+) -> VerificationView:
+    """Recompute the chain and compare the tables with it; the chain has to go through the head that is named.
+
+    It stops after some seconds. With a `next`, everything so far is intact: ask again with it as the `cursor`.
+    """
+    if (head_seq is None) != (head_sha256 is None):
+        raise Refused("invalid", "head_seq and head_sha256: both or neither", status=422)
+    kept = None if head_seq is None or head_sha256 is None else KeptHead(seq=head_seq, entry_sha256=head_sha256)
+    return await gateway.ask(VerifyLedger(cursor=cursor, kept=kept), timeout_s=VERIFY_TIMEOUT_S)
+
+
+@router.get("/ledger/head", tags=["ledger"])
+async def head(gateway: GatewayDep) -> LedgerHead:
+    """Where the ledger ends, signed with the registry's key; without one, `signature` is null. Keep it elsewhere."""
+    return (await gateway.ask(GetLedgerHead())).head

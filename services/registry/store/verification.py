@@ -7,6 +7,7 @@ into a column, it can be read and compared.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -23,8 +24,7 @@ UNREADABLE = "(unreadable)"
 ACTIVATIONS = "('registered', 'activated', 'rolled_back')"
 Row = dict[str, Any]
 
-_NOWHERE = "'00000000-0000-0000-0000-000000000000'::uuid"
-_UUID = "'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'"
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def _text(column: str) -> str:
@@ -95,43 +95,55 @@ INTENT_TEXTS = (
     "created_by",
 )
 
+
+def _neighbour(side: str, order: str) -> str:
+    """The next activation line of the same target on one side of `e`.
+
+    A branch for those with a workspace and one for those without: only so can row-level security and the index agree.
+    """
+    of_target = f"a.touchpoint_id = e.touchpoint_id AND a.kind IN {ACTIVATIONS} AND a.seq {side} e.seq"
+    said = ", ".join(f"a.detail ->> '{name}' AS {name}" for name in ("activation_id", "content_sha256"))
+    found = f"a.version_ref, {said}, a.at"
+    return f"""
+    (SELECT {found} FROM ledger_entries a WHERE {of_target} AND a.workspace_id = e.workspace_id
+     ORDER BY a.seq {order} LIMIT 1)
+    UNION ALL
+    (SELECT {found} FROM ledger_entries a WHERE {of_target} AND a.workspace_id IS NULL AND e.workspace_id IS NULL
+     ORDER BY a.seq {order} LIMIT 1)"""  # noqa: S608
+
+
 _LINES = f"""
 SELECT e.seq, {_columns("e", LINE_TEXTS, ("at",), "")}, {_bounded("e.detail", MAX_DETAIL_BYTES)} AS detail,
-       t.scope AS "touchpoint.scope",
-       p.version_ref AS "before.version_ref", p.detail ->> 'activation_id' AS "before.id",
-       p.detail ->> 'content_sha256' AS "before.content_sha256", {_instant("n.at")} AS "after.at",
-       {_columns("r", ACTIVATION_TEXTS, ACTIVATION_INSTANTS, "activation.")},
-       {_columns("v", TEXT_TEXTS, ("created_at",), "text.")},
-       {_columns("i", INTENT_TEXTS, ("created_at",), "intent.")}, {_sha256("i.diff")} AS "intent.diff_sha256",
-       s.seq AS "settled.seq", s.kind AS "settled.kind", {_text("s.reason")} AS "settled.reason",
-       f.activation_id::text AS "finding.activation_id", {_text("f.found_sha256")} AS "finding.found_sha256",
-       {_instant("f.found_at")} AS "finding.found_at"
+       {_text("p.version_ref")} AS "before.version_ref", p.activation_id AS "before.id",
+       p.content_sha256 AS "before.content_sha256", {_instant("n.at")} AS "after.at"
 FROM (SELECT * FROM ledger_entries WHERE seq > $1 ORDER BY seq LIMIT $2) e
-LEFT JOIN touchpoints t ON t.touchpoint_id = e.touchpoint_id
-LEFT JOIN LATERAL (
-    SELECT * FROM ledger_entries b
-    WHERE b.touchpoint_id = e.touchpoint_id AND b.kind IN {ACTIVATIONS} AND b.seq < e.seq
-      AND COALESCE(b.workspace_id, {_NOWHERE}) = COALESCE(e.workspace_id, {_NOWHERE})
-    ORDER BY b.seq DESC LIMIT 1) p ON true
-LEFT JOIN LATERAL (
-    SELECT a.at FROM ledger_entries a
-    WHERE a.touchpoint_id = e.touchpoint_id AND a.kind IN {ACTIVATIONS} AND a.seq > e.seq
-      AND COALESCE(a.workspace_id, {_NOWHERE}) = COALESCE(e.workspace_id, {_NOWHERE})
-    ORDER BY a.seq LIMIT 1) n ON e.kind IN {ACTIVATIONS}
-LEFT JOIN prompt_version_registry r ON e.kind IN {ACTIVATIONS}
-    AND r.id = CASE WHEN e.detail ->> 'activation_id' ~ {_UUID} THEN (e.detail ->> 'activation_id')::uuid END
-LEFT JOIN prompt_versions v ON v.id = r.prompt_version_id
-LEFT JOIN intents i ON e.kind IN ('intent', 'confirmed', 'intent_closed')
-    AND i.intent_id = CASE WHEN e.detail ->> 'intent_id' ~ {_UUID} THEN (e.detail ->> 'intent_id')::uuid END
-LEFT JOIN LATERAL (
-    SELECT c.seq, c.kind, c.reason FROM ledger_entries c
-    WHERE c.detail ? 'intent_id' AND c.detail ->> 'intent_id' = e.detail ->> 'intent_id'
-      AND c.kind IN ('confirmed', 'intent_closed') AND c.seq > e.seq
-    ORDER BY c.seq LIMIT 1) s ON e.kind = 'intent'
-LEFT JOIN drift_findings f ON e.kind = 'drift' AND f.found_sha256 IS NOT DISTINCT FROM e.detail ->> 'found_sha256'
-    AND f.activation_id = CASE WHEN e.detail ->> 'activation_id' ~ {_UUID} THEN (e.detail ->> 'activation_id')::uuid END
+LEFT JOIN LATERAL ({_neighbour("<", "DESC")}) p ON true
+LEFT JOIN LATERAL ({_neighbour(">", "ASC")}) n ON e.kind IN {ACTIVATIONS}
 ORDER BY e.seq
 """  # noqa: S608
+
+# Looked up by values, not joined to what a line's detail says: row-level security lets an index be used for the former
+# alone.
+_ACTIVATIONS = f"""
+SELECT {_columns("r", ACTIVATION_TEXTS, ACTIVATION_INSTANTS, "activation.")},
+       {_columns("v", TEXT_TEXTS, ("created_at",), "text.")}
+FROM prompt_version_registry r LEFT JOIN prompt_versions v ON v.id = r.prompt_version_id
+WHERE r.id = ANY($1::uuid[])
+"""  # noqa: S608
+_INTENTS = f"""
+SELECT {_columns("i", INTENT_TEXTS, ("created_at",), "intent.")}, {_sha256("i.diff")} AS "intent.diff_sha256"
+FROM intents i WHERE i.intent_id = ANY($1::uuid[])
+"""  # noqa: S608
+_INTENT_PARTS = f"""
+SELECT i.intent_id::text AS row, {_bounded("i.parts", MAX_PARTS_BYTES)} AS parts
+FROM intents i WHERE i.intent_id = ANY($1::uuid[])
+"""  # noqa: S608
+_FINDINGS = f"""
+SELECT f.activation_id::text AS "finding.activation_id", {_text("f.found_sha256")} AS "finding.found_sha256",
+       {_instant("f.found_at")} AS "finding.found_at"
+FROM drift_findings f WHERE f.activation_id = ANY($1::uuid[])
+"""  # noqa: S608
+_SCOPES = "SELECT touchpoint_id, scope FROM touchpoints WHERE touchpoint_id = ANY($1::text[])"
 
 _END = f"""
 SELECT h.seq, h.entry_sha256, {_instant("h.at")} AS at,
@@ -140,47 +152,49 @@ FROM ledger_head h LEFT JOIN ledger_entries e ON e.seq = h.seq
 WHERE h.only_one
 """  # noqa: S608
 
-_ACTIVATION_ROWS = f"""
-SELECT r.id::text AS row, r.touchpoint_id,
-       (SELECT count(*) FROM ledger_entries e
-        WHERE e.detail ? 'activation_id' AND e.detail ->> 'activation_id' = r.id::text AND e.kind IN {ACTIVATIONS}
-       ) AS lines
-FROM prompt_version_registry r WHERE ($1::uuid IS NULL OR r.id > $1::uuid) ORDER BY r.id LIMIT $2
-"""  # noqa: S608
-
-_INTENT_ROWS = f"""
-SELECT i.intent_id::text AS row, i.content_sha256, {_bounded("i.parts", MAX_PARTS_BYTES)} AS parts,
-       l.seq AS line, l.detail ->> 'parts_sha256' AS parts_sha256
-FROM (SELECT * FROM intents WHERE ($1::uuid IS NULL OR intent_id > $1::uuid) ORDER BY intent_id LIMIT $2) i
-LEFT JOIN LATERAL (
-    SELECT e.seq, e.detail FROM ledger_entries e
-    WHERE e.detail ? 'intent_id' AND e.detail ->> 'intent_id' = i.intent_id::text AND e.kind = 'intent'
-    ORDER BY e.seq LIMIT 1) l ON true
-ORDER BY i.intent_id
+_CHAIN = f"""
+SELECT e.seq, {_columns("e", LINE_TEXTS, ("at",), "")}, {_bounded("e.detail", MAX_DETAIL_BYTES)} AS detail
+FROM ledger_entries e WHERE e.seq > $1 ORDER BY e.seq LIMIT $2
 """  # noqa: S608
 
 _TEXT_ROWS = f"""
 SELECT v.id::text AS row, {_columns("v", TEXT_TEXTS, ("created_at",), "")},
        {_bounded("v.parts", MAX_PARTS_BYTES)} AS parts, t.scope
-FROM (SELECT * FROM prompt_versions WHERE ($1::uuid IS NULL OR id > $1::uuid) ORDER BY id LIMIT $2) v
+FROM (SELECT * FROM prompt_versions WHERE id >= $1 ORDER BY id LIMIT $2) v
 LEFT JOIN touchpoints t ON t.touchpoint_id = v.touchpoint_id
 ORDER BY v.id
 """  # noqa: S608
 
-_FINDING_ROWS = f"""
-SELECT f.row,
-       (SELECT count(*) FROM ledger_entries e
-        WHERE e.detail ? 'activation_id' AND e.detail ->> 'activation_id' = f.activation_id::text AND e.kind = 'drift'
-          AND e.detail ->> 'found_sha256' IS NOT DISTINCT FROM f.found_sha256) AS lines
-FROM (SELECT *, activation_id::text || ' ' || COALESCE({_text("found_sha256")}, '') COLLATE "C" AS row
-      FROM drift_findings) f
-WHERE f.row > $1 ORDER BY f.row LIMIT $2
+# Rows that no line speaks of: each of these is one pass over the ledger, and gives the first row.
+_BY_HASHING = "SELECT set_config('enable_nestloop', 'off', true)"
+"""The planner knows nothing about what is in a document, and would look for each row in all of the ledger."""
+_UNMADE = f"""
+SELECT r.id::text AS row, count(e.seq) AS lines
+FROM prompt_version_registry r
+LEFT JOIN ledger_entries e ON e.kind IN {ACTIVATIONS} AND e.detail ->> 'activation_id' = r.id::text
+GROUP BY r.id HAVING count(e.seq) <> 1 ORDER BY r.id LIMIT 1
 """  # noqa: S608
-
-_CHAIN = f"""
-SELECT e.seq, {_columns("e", LINE_TEXTS, ("at",), "")}, {_bounded("e.detail", MAX_DETAIL_BYTES)} AS detail
-FROM ledger_entries e WHERE e.seq > $1 ORDER BY e.seq LIMIT $2
+_UNRECORDED = """
+SELECT i.intent_id::text AS row FROM intents i
+WHERE NOT EXISTS (
+    SELECT FROM ledger_entries e WHERE e.kind = 'intent' AND e.detail ->> 'intent_id' = i.intent_id::text)
+ORDER BY i.intent_id LIMIT 1
+"""
+_UNSETTLED = f"""
+SELECT i.intent_id::text AS row, {_text("i.state")} AS state FROM intents i
+WHERE (COALESCE(i.state, '') NOT IN ('recorded', 'open', 'failed') OR i.confirmed_at IS NOT NULL) AND NOT EXISTS (
+    SELECT FROM ledger_entries e
+    WHERE e.kind IN ('confirmed', 'intent_closed') AND e.detail ->> 'intent_id' = i.intent_id::text)
+ORDER BY i.intent_id LIMIT 1
 """  # noqa: S608
+_UNSAID = """
+SELECT f.activation_id::text AS row FROM drift_findings f
+WHERE NOT EXISTS (
+    SELECT FROM ledger_entries e
+    WHERE e.kind = 'drift' AND e.detail ->> 'activation_id' = f.activation_id::text
+      AND COALESCE(e.detail ->> 'found_sha256', '') = COALESCE(f.found_sha256, ''))
+ORDER BY f.activation_id LIMIT 1
+"""
 
 
 async def chain(conn: Connection, after: int, limit: int) -> list[Row]:
@@ -190,7 +204,24 @@ async def chain(conn: Connection, after: int, limit: int) -> list[Row]:
 
 async def lines(conn: Connection, after: int, limit: int) -> list[Row]:
     """Lines in order; beside each, under names with a dot, what is kept about the things that it speaks of."""
-    return [_with(row, "detail") for row in await conn.fetch(_LINES, after, limit)]
+    found = [_with(row, "detail") for row in await conn.fetch(_LINES, after, limit)]
+    activations = _by(await conn.fetch(_ACTIVATIONS, _named(found, "activation_id")), "activation.id")
+    intents = _by(await conn.fetch(_INTENTS, _named(found, "intent_id")), "intent.intent_id")
+    findings = _by(await conn.fetch(_FINDINGS, _named(found, "activation_id")), *_FINDING)
+    scoped = await conn.fetch(_SCOPES, list({row["touchpoint_id"] for row in found}))
+    scopes = {record["touchpoint_id"]: record["scope"] for record in scoped}
+    for row in found:
+        activation_id, intent_id = detail_of(row, "activation_id"), detail_of(row, "intent_id")
+        row.update(activations.get((activation_id,), _NO_ACTIVATION))
+        row.update(intents.get((intent_id,), _NO_INTENT))
+        row.update(findings.get((activation_id, detail_of(row, "found_sha256")), _NO_FINDING))
+        row["touchpoint.scope"] = scopes.get(row["touchpoint_id"])
+    return found
+
+
+async def parts_of_intents(conn: Connection, intent_ids: Sequence[UUID]) -> dict[str, Any]:
+    """The texts of these intents by id, as JSON: few at a time, since each has up to a MiB."""
+    return {row["row"]: _with(row, "parts")["parts"] for row in await conn.fetch(_INTENT_PARTS, list(intent_ids))}
 
 
 async def end(conn: Connection) -> Row | None:
@@ -199,24 +230,65 @@ async def end(conn: Connection) -> Row | None:
     return None if row is None else dict(row)
 
 
-async def activations(conn: Connection, after: UUID | None, limit: int) -> list[Row]:
-    """Activations by id, each with the number of lines that made it."""
-    return [dict(row) for row in await conn.fetch(_ACTIVATION_ROWS, after, limit)]
+async def texts(conn: Connection, first: UUID, limit: int) -> list[Row]:
+    """Recorded texts by id, from that one on."""
+    return [_with(row, "parts") for row in await conn.fetch(_TEXT_ROWS, first, limit)]
 
 
-async def intents(conn: Connection, after: UUID | None, limit: int) -> list[Row]:
-    """Intents by id with their texts, each with the line that recorded it."""
-    return [_with(row, "parts") for row in await conn.fetch(_INTENT_ROWS, after, limit)]
+async def join_by_hashing(conn: Connection) -> None:
+    """For the rest of the transaction: what follows are joins of whole tables."""
+    await conn.execute(_BY_HASHING)
 
 
-async def texts(conn: Connection, after: UUID | None, limit: int) -> list[Row]:
-    """Recorded texts by id."""
-    return [_with(row, "parts") for row in await conn.fetch(_TEXT_ROWS, after, limit)]
+async def unmade_activation(conn: Connection) -> Row | None:
+    """The first activation that not exactly one line made, with how many did."""
+    return _row(await conn.fetchrow(_UNMADE))
 
 
-async def findings(conn: Connection, after: str, limit: int) -> list[Row]:
-    """Drift findings in order, each with the number of lines that say it."""
-    return [dict(row) for row in await conn.fetch(_FINDING_ROWS, after, limit)]
+async def unrecorded_intent(conn: Connection) -> Row | None:
+    """The first intent that no line recorded."""
+    return _row(await conn.fetchrow(_UNRECORDED))
+
+
+async def unsettled_intent(conn: Connection) -> Row | None:
+    """The first intent that counts as confirmed or closed, which no line says."""
+    return _row(await conn.fetchrow(_UNSETTLED))
+
+
+async def unsaid_finding(conn: Connection) -> Row | None:
+    """The first drift finding that no line says."""
+    return _row(await conn.fetchrow(_UNSAID))
+
+
+def detail_of(line: Row, name: str) -> Any:
+    """One thing that a line's detail says; None where there is none."""
+    detail = line["detail"]
+    return detail.get(name) if isinstance(detail, dict) else None
+
+
+_FINDING = ("finding.activation_id", "finding.found_sha256")
+_NO_FINDING = dict.fromkeys((*_FINDING, "finding.found_at"))
+_NO_INTENT = dict.fromkeys(f"intent.{name}" for name in (*INTENT_TEXTS, "created_at", "diff_sha256"))
+_NO_ACTIVATION = dict.fromkeys(
+    (
+        *(f"activation.{name}" for name in (*ACTIVATION_TEXTS, *ACTIVATION_INSTANTS)),
+        *(f"text.{name}" for name in (*TEXT_TEXTS, "created_at")),
+    )
+)
+
+
+def _named(lines: Sequence[Row], name: str) -> list[UUID]:
+    """The ids of this name that the lines' details have."""
+    texts = {text for line in lines if isinstance(text := detail_of(line, name), str) and _UUID.fullmatch(text)}
+    return [UUID(text) for text in texts]
+
+
+def _by(records: Sequence[Record], *names: str) -> dict[tuple[Any, ...], Row]:
+    return {tuple(record[name] for name in names): dict(record) for record in records}
+
+
+def _row(record: Record | None) -> Row | None:
+    return None if record is None else dict(record)
 
 
 def _with(record: Record, document: str) -> Row:

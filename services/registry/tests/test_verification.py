@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,13 +15,15 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from libs.auth.statements import StatementKey, holds
 from libs.contracts.touchpoints import Touchpoint
+from libs.contracts.versions import LedgerHead
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import Installation, event_of
 from services.registry.domain import Target, Verification, line_sha256
 from services.registry.drift import DriftCheck
 from services.registry.tests.support import SECOND, SKILL, THIRD, Parts, Repository, approved, in_table
-from services.registry.verification import Kept, verify_ledger
+from services.registry.verification import Kept, load_key, signed_head, verify_ledger
 from services.registry.verification.rules import AT_WORK, NOT_COVERED
 
 TABLE, GIT, SHARED = Target("summary"), Target("support.intent"), "shared"
@@ -51,6 +55,19 @@ class Owner:
     async def head(self) -> Kept:
         (row,) = await self.rows("SELECT seq, entry_sha256 FROM ledger_head")
         return Kept(row["seq"], row["entry_sha256"])
+
+    @asynccontextmanager
+    async def put_back(self) -> AsyncIterator[None]:
+        """Everything as it was before, at the end of the block."""
+        tables = (*NOT_COVERED, "touchpoints")
+        for table in tables:
+            await self.run(f"CREATE TABLE IF NOT EXISTS aside_{table} AS TABLE {table}")
+        yield
+        for table in tables:
+            await self.run(f"TRUNCATE {table} CASCADE")
+        for table in tables:
+            await self.run(f"INSERT INTO {table} TABLE aside_{table}")
+            await self.run(f"DROP TABLE aside_{table}")
 
     async def write_anew(self) -> None:
         """Give every line the hash that it would have, and the chain the end that it then has."""
@@ -323,13 +340,15 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS.keys())
-async def test_what_the_owner_changed_is_found_and_named(owner: Owner, statement: str) -> None:
-    assert not (await owner.conn.execute(statement)).endswith(" 0")
-    verdict = await owner.verdict()
-    assert not verdict.intact
-    assert verdict.problem
-    assert verdict.table
+async def test_what_the_owner_changed_is_found_and_named(owner: Owner) -> None:
+    for name, statement in STATEMENTS.items():
+        async with owner.put_back():
+            assert not (await owner.conn.execute(statement)).endswith(" 0"), name
+            verdict = await owner.verdict()
+            assert not verdict.intact, name
+            assert verdict.problem, name
+            assert verdict.table, name
+    assert (await owner.verdict()).intact
 
 
 async def test_a_tail_that_is_cut_with_its_head_leaves_rows_without_a_line(owner: Owner) -> None:
@@ -358,22 +377,12 @@ async def test_a_chain_that_was_written_anew_over_one_changed_line_is_found_by_t
         "UPDATE ledger_entries SET kind = 'waiver' WHERE kind = 'drift'",
     ]  # fmt: skip
     for change in changes:
-        await owner.run("CREATE TABLE aside AS TABLE ledger_entries")
-        await owner.run("CREATE TABLE head_aside AS TABLE ledger_head")
-        await owner.run(change)
-        await owner.write_anew()
-        verdict = await owner.verdict()
-        assert not verdict.intact, change
-        assert "was changed" not in verdict.problem, change
-        for statement in (
-            "TRUNCATE ledger_entries",
-            "INSERT INTO ledger_entries TABLE aside",
-            "DELETE FROM ledger_head",
-            "INSERT INTO ledger_head TABLE head_aside",
-            "DROP TABLE aside",
-            "DROP TABLE head_aside",
-        ):
-            await owner.run(statement)
+        async with owner.put_back():
+            await owner.run(change)
+            await owner.write_anew()
+            verdict = await owner.verdict()
+            assert not verdict.intact, change
+            assert "was changed" not in verdict.problem, change
     assert (await owner.verdict()).intact
 
 
@@ -401,6 +410,61 @@ async def test_a_head_that_was_kept_is_a_prefix_of_the_chain_that_went_on(owner:
         assert (await owner.verdict(Kept(seq, "f" * 64))).broken_at == seq
     longer = await owner.verdict(Kept(kept.seq + 5, "f" * 64))
     assert (longer.intact, longer.broken_at) == (False, kept.seq + 2)
+
+
+# --- the head, signed -------------------------------------------------------------------------------------
+
+
+async def test_a_head_is_signed_and_every_field_of_it_counts(owner: Owner) -> None:
+    key, now = StatementKey.new(), datetime.now(UTC)
+    head = await signed_head(owner.parts.db, key, now)
+    kept = await owner.head()
+    assert (head.seq, head.entries, head.entry_sha256, head.public_key) == (kept.seq, kept.seq, *kept[1:], key.public)
+    again = LedgerHead.model_validate_json(head.model_dump_json())
+    assert again == head
+    assert holds(key.public, str(again.signature), again.statement())
+    for change in (
+        {"seq": head.seq + 1},
+        {"entries": 0},
+        {"entry_sha256": "0" * 64},
+        {"at": now},
+        {"signed_at": now + timedelta(seconds=1)},
+        {"public_key": StatementKey.new().public},
+    ):
+        assert not holds(key.public, str(head.signature), head.model_copy(update=change).statement())
+    assert set(LedgerHead.model_fields) - {"signature", "format"} == {
+        "seq", "entries", "entry_sha256", "at", "signed_at", "public_key"
+    }  # fmt: skip
+
+
+async def test_without_a_key_a_head_is_not_signed(parts: Parts) -> None:
+    head = await signed_head(parts.db, None, datetime.now(UTC))
+    assert (head.seq, head.public_key, head.signature) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE ledger_head SET seq = seq - 1",
+        "UPDATE ledger_head SET entry_sha256 = repeat('f', 64)",
+        "UPDATE ledger_entries SET by = 'eve' WHERE seq = (SELECT seq FROM ledger_head)",
+        "DELETE FROM ledger_entries WHERE seq = 2",
+        "DELETE FROM ledger_entries",
+        "DELETE FROM ledger_head",
+        "UPDATE ledger_head SET seq = -5",
+    ],
+)
+async def test_a_head_that_does_not_fit_its_chain_is_not_signed(owner: Owner, change: str) -> None:
+    await owner.run(change)
+    with pytest.raises(Refused) as no:
+        await signed_head(owner.parts.db, StatementKey.new(), datetime.now(UTC))
+    assert (no.value.status, no.value.code) == (409, "ledger_broken")
+
+
+def test_a_setting_that_names_no_key_is_told(tmp_path: Path) -> None:
+    assert load_key(None) is None
+    with pytest.raises(ValueError, match="BURNISH_LEDGER_KEY"):
+        load_key(tmp_path / "none.pem")
 
 
 # --- pages ------------------------------------------------------------------------------------------------
@@ -435,7 +499,16 @@ async def test_what_has_no_time_left_goes_on_from_its_cursor(owner: Owner) -> No
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", f"chain/-1/{'0' * 64}/", f"nothing/0/{'0' * 64}/", f"texts/0/{'0' * 64}/abc", "chain/1/x/" * 99]
+    "cursor",
+    [
+        "",
+        "x",
+        f"chain/-1/{'0' * 64}/",
+        f"nothing/0/{'0' * 64}/",
+        f"texts/0/{'0' * 64}/abc",
+        f"implied/0/{'0' * 64}/a",
+        "chain/1/x/" * 99,
+    ],
 )
 async def test_a_cursor_that_is_none_is_refused(parts: Parts, cursor: str) -> None:
     with pytest.raises(Refused, match="cursor"):

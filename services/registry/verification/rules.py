@@ -123,14 +123,10 @@ def _text_of(line: Row, row: Row) -> Iterator[Fault]:
     yield from _differing("prompt_versions", text["id"], expected, text, seq)
 
 
-def of_activation_row(row: Row) -> Fault | None:
+def of_unmade_activation(row: Row) -> Fault:
     """An activation that no line made, or more than one."""
-    if row["lines"] == 1:
-        return None
-    told = (
-        "no entry of the ledger made this activation" if row["lines"] == 0 else "several entries made this activation"
-    )
-    return Fault("prompt_version_registry", row["row"], told, ("id",))
+    how = "no entry of the ledger" if row["lines"] == 0 else "more than one entry"
+    return Fault("prompt_version_registry", row["row"], f"{how} made this activation", ("id",))
 
 
 # --- intents ----------------------------------------------------------------------------------------------
@@ -158,46 +154,43 @@ def _intent(line: Row) -> Iterator[Fault]:
     if "diff_sha256" in line["detail"]:
         expected["diff_sha256"] = _detail(line, "diff_sha256")
     yield from _differing("intents", row["intent_id"], expected, row, seq)
-    if fault := _unsettled(line, row):
-        yield fault
-
-
-def _unsettled(line: Row, row: Row) -> Fault | None:
-    """An intent whose state is not the one that the lines after its own led to."""
-    if line["settled.seq"] is None:
-        if row["state"] in AT_WORK and row["confirmed_at"] is None:
-            return None
-        told = f"the intent is {_shown(row['state'])}, which no entry of the ledger says"
-        return Fault("intents", row["intent_id"], told, ("state", "confirmed_at"), line["seq"])
-    if line["settled.kind"] == "confirmed":
-        expected = {"state": "confirmed", "confirmed_at": line["settled.reason"]}
-    else:
-        expected = {
-            "state": "closed",
-            "confirmed_at": None,
-            "error_code": "superseded",
-            "error": line["settled.reason"],
-        }
-    return next(_differing("intents", row["intent_id"], expected, row, line["settled.seq"]), None)
+    if row["state"] in AT_WORK and row["confirmed_at"] is not None:
+        yield Fault("intents", row["intent_id"], "it waits, and yet says where it was seen", ("confirmed_at",), seq)
 
 
 def _settled(line: Row) -> Iterator[Fault]:
-    if line["intent.intent_id"] is None:
+    """An intent whose state is not the one that a line led to."""
+    row, seq = _part(line, "intent"), line["seq"]
+    if row["intent_id"] is None:
         yield _gone("intents", _detail(line, "intent_id"), "intent", line)
+        return
+    if line["kind"] == "confirmed":
+        expected = {"state": "confirmed", "confirmed_at": line["reason"]}
+    else:
+        expected = {"state": "closed", "confirmed_at": None, "error_code": "superseded", "error": line["reason"]}
+    yield from _differing("intents", row["intent_id"], expected, row, seq)
 
 
-def of_intent_row(row: Row) -> Fault | None:
-    """An intent that no line recorded, or whose text is another than its hash says."""
-    if row["line"] is None:
-        return Fault("intents", row["row"], "no entry of the ledger recorded this intent", ("intent_id",))
-    if row["parts_sha256"] is not None and _json_sha256(row["parts"]) != row["parts_sha256"]:
-        told = f"the text is not the one that entry {row['line']} recorded"
-        return Fault("intents", row["row"], told, ("parts",), row["line"])
-    if _hash_of(row["parts"]) != row["content_sha256"]:
-        return Fault(
-            "intents", row["row"], "the text is not the one with this hash", ("parts", "content_sha256"), row["line"]
-        )
+def of_intent_text(line: Row, parts: object) -> Fault | None:
+    """Whether the text that an intent has is the one that the line recorded."""
+    row, recorded = line["intent.intent_id"], _detail(line, "parts_sha256")
+    if recorded is not None and _json_sha256(parts) != recorded:
+        told = f"the text is not the one that entry {line['seq']} recorded"
+        return Fault("intents", row, told, ("parts",), line["seq"])
+    if _hash_of(parts) != _detail(line, "content_sha256"):
+        return Fault("intents", row, "the text is not the one with this hash", ("parts",), line["seq"])
     return None
+
+
+def of_unrecorded_intent(row: Row) -> Fault:
+    """An intent that no line recorded."""
+    return Fault("intents", row["row"], "no entry of the ledger recorded this intent", ("intent_id",))
+
+
+def of_unsettled_intent(row: Row) -> Fault:
+    """An intent that is over, which no line says."""
+    told = f"the intent is {_shown(row['state'])}, which no entry of the ledger says"
+    return Fault("intents", row["row"], told, ("state", "confirmed_at"))
 
 
 # --- texts and findings -----------------------------------------------------------------------------------
@@ -242,13 +235,9 @@ def _finding(line: Row) -> Iterator[Fault]:
         yield from _differing("drift_findings", row["activation_id"], {"found_at": _detail(line, "found_at")}, row, seq)
 
 
-def of_finding_row(row: Row) -> Fault | None:
+def of_unsaid_finding(row: Row) -> Fault:
     """A finding that no line says."""
-    if row["lines"]:
-        return None
-    return Fault(
-        "drift_findings", row["row"], "no entry of the ledger says this finding", ("activation_id", "found_sha256")
-    )
+    return Fault("drift_findings", row["row"], "no entry of the ledger says this finding", ("found_sha256",))
 
 
 # --- the end ----------------------------------------------------------------------------------------------
@@ -268,7 +257,7 @@ def of_end(end: Row | None, seq: int, sha256: str) -> Fault | None:
             "ledger_head", "", f"the recorded end has another hash than entry {seq}", ("entry_sha256",), seq or None
         )
     if end["lines"] != seq:
-        return Fault("ledger_entries", "", "there are entries with numbers below 1", ("seq",))
+        return Fault("ledger_entries", "", f"there are {end['lines']} entries, but the last is number {seq}", ("seq",))
     if seq and end["at"] != end["last_at"]:
         return Fault("ledger_head", "", f"the recorded end has another time than entry {seq}", ("at",), seq)
     return None

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 from uuid import UUID
 
 from libs.service_kit.db import Connection, Database
@@ -16,8 +16,8 @@ from services.registry.store import verification as store
 from services.registry.verification import rules
 from services.registry.verification.rules import Fault
 
-Part = Literal["chain", "implied", "activations", "intents", "texts", "findings"]
-PARTS: tuple[Part, ...] = ("chain", "implied", "activations", "intents", "texts", "findings")
+Part = Literal["chain", "implied", "unsaid", "texts"]
+PARTS: tuple[Part, ...] = get_args(Part)
 LINES = 500
 TEXTS = 20
 """How many are read at once: a prompt has up to a MiB, so that few of them are in memory together."""
@@ -52,7 +52,7 @@ class Cursor:
             raise Refused("invalid", "cursor: not one that an answer gave", status=422)
         cursor = cls(cast(Part, found[1]), int(found[2]), found[3], found[4])
         try:
-            _position(cursor)
+            _require_position(cursor)
         except ValueError as error:
             raise Refused("invalid", "cursor: not one that an answer gave", status=422) from error
         return cursor
@@ -88,13 +88,25 @@ async def verify_ledger(
         if until is not None and time.monotonic() >= until:
             return Verification(True, at.seq, at.sha256, next=str(at))
         async with db.connection() as conn, conn.transaction(isolation="repeatable_read", readonly=True):
-            step = await (_chain(conn, at, kept) if at.part == "chain" else _rows(conn, at))
+            step = await _step(conn, at, kept)
         if step.wrong is not None:
             return step.wrong
         last = step.cursor
         at = step.cursor.following() if step.done else step.cursor
     assert last is not None
     return Verification(True, last.seq, last.sha256)
+
+
+async def _step(conn: Connection, at: Cursor, kept: Kept | None) -> Step:
+    match at.part:
+        case "chain":
+            return await _chain(conn, at, kept)
+        case "implied":
+            return await _implied(conn, at)
+        case "unsaid":
+            return await _unsaid(conn, at)
+        case "texts":
+            return await _texts(conn, at)
 
 
 async def _chain(conn: Connection, at: Cursor, kept: Kept | None) -> Step:
@@ -133,44 +145,55 @@ def _not_as_kept(lines: list[store.Row], outcome: Verification, kept: Kept | Non
     )
 
 
-Look = Callable[[Mapping[str, Any]], Fault | None]
-
-
-async def _rows(conn: Connection, at: Cursor) -> Step:
-    rows, limit, look, name = await _page(conn, at)
-    for row in rows:
-        if fault := look(row):
+async def _implied(conn: Connection, at: Cursor) -> Step:
+    """What the lines of a page imply, against the rows that they speak of."""
+    lines = await store.lines(conn, int(at.row or 0), LINES)
+    for line in lines:
+        if fault := rules.of_line(line):
             return Step(at, False, _wrong(at, fault))
-    reached = replace(at, row=str(rows[-1][name])) if rows else at
-    return Step(reached, len(rows) < limit)
+    recording = [line for line in lines if line["kind"] == "intent"]
+    for start in range(0, len(recording), TEXTS):
+        few = recording[start : start + TEXTS]
+        parts = await store.parts_of_intents(conn, [UUID(line["intent.intent_id"]) for line in few])
+        for line in few:
+            if fault := rules.of_intent_text(line, parts.get(line["intent.intent_id"])):
+                return Step(at, False, _wrong(at, fault))
+    reached = replace(at, row=str(lines[-1]["seq"])) if lines else at
+    return Step(reached, len(lines) < LINES)
 
 
-async def _page(conn: Connection, at: Cursor) -> tuple[list[store.Row], int, Look, str]:
-    """The rows after the cursor, how many were asked for, what looks at one, and the name of its position."""
-    after = _position(at)
-    match after:
-        case int():
-            return await store.lines(conn, after, LINES), LINES, rules.of_line, "seq"
-        case str():
-            return await store.findings(conn, after, LINES), LINES, rules.of_finding_row, "row"
-    read, limit, look = _BY_ID[at.part]
-    return await read(conn, after, limit), limit, look, "row"
+async def _unsaid(conn: Connection, at: Cursor) -> Step:
+    """Rows that no line speaks of."""
+    await store.join_by_hashing(conn)
+    for find, told in _STRAYS:
+        row = await find(conn)
+        if row is not None:
+            return Step(at, False, _wrong(at, told(row)))
+    return Step(at, True)
 
 
-_BY_ID: dict[str, tuple[Callable[[Connection, UUID | None, int], Awaitable[list[store.Row]]], int, Look]] = {
-    "activations": (store.activations, LINES, rules.of_activation_row),
-    "intents": (store.intents, TEXTS, rules.of_intent_row),
-    "texts": (store.texts, TEXTS, rules.of_text_row),
-}
+Find = Callable[[Connection], Awaitable[store.Row | None]]
+_STRAYS: tuple[tuple[Find, Callable[[Mapping[str, Any]], Fault]], ...] = (
+    (store.unmade_activation, rules.of_unmade_activation),
+    (store.unrecorded_intent, rules.of_unrecorded_intent),
+    (store.unsettled_intent, rules.of_unsettled_intent),
+    (store.unsaid_finding, rules.of_unsaid_finding),
+)
 
 
-def _position(at: Cursor) -> int | str | UUID | None:
-    """Where the part's rows go on. Raises ValueError."""
-    if at.part == "implied":
-        return int(at.row or 0)
-    if at.part == "findings":
-        return at.row
-    return UUID(at.row) if at.row else None
+async def _texts(conn: Connection, at: Cursor) -> Step:
+    """Each recorded text against its hash, its id and its reference. The cursor names the first that is not seen."""
+    texts = await store.texts(conn, UUID(at.row) if at.row else UUID(int=0), TEXTS)
+    for text in texts:
+        if fault := rules.of_text_row(text):
+            return Step(at, False, _wrong(at, fault))
+    following = UUID(texts[-1]["row"]).int + 1 if len(texts) == TEXTS else LAST_UUID
+    if following >= LAST_UUID:
+        return Step(at, True)
+    return Step(replace(at, row=str(UUID(int=following))), False)
+
+
+LAST_UUID = 1 << 128
 
 
 def _wrong(at: Cursor, fault: Fault) -> Verification:
@@ -184,3 +207,11 @@ def _wrong(at: Cursor, fault: Fault) -> Verification:
         row=fault.row,
         columns=fault.columns,
     )
+
+
+def _require_position(at: Cursor) -> None:
+    """Raise ValueError for a row that the part's walk cannot have come to."""
+    if at.part == "implied":
+        int(at.row or 0)
+    elif at.part == "texts" and at.row:
+        UUID(at.row)
