@@ -10,6 +10,7 @@ from uuid import uuid4
 import nats
 import pytest
 
+from libs.auth.rights import ADMIN, ROLES, SCOPES
 from libs.auth.signing import new_signing_key
 from libs.contracts.evaluations import AbReport
 from libs.contracts.queries.ab_runner import AbReportReply, AbReports, GetRun, ListRuns
@@ -47,6 +48,12 @@ async def callers(api: Api) -> dict[str, Any]:
         "other role": (403, await api.client(roles=["viewer"], scopes=["admin"], workspaces="*")),
         "pusher": (403, await api.client(scopes=["signals:write"], workspaces="*")),
         "reader": (403, await api.client(scopes=["prompts:read"], workspaces="*")),
+        **{role: (403, await api.client(roles=[role], workspaces="*")) for role in ROLES if role != ADMIN},
+        **{
+            scope: (403, await api.client(scopes=[scope], workspaces="*"))
+            for scope in SCOPES
+            if scope not in ("signals:write", "prompts:read")
+        },
     }
 
 
