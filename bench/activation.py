@@ -28,12 +28,12 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.embedded import EmbeddedPostgres
 from libs.provisioning.migrations import migrate, role_of
 from libs.service_kit.db import Database, Transaction
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter
+from services.registry.adapters.feed_prompts import FeedPrompts
 from services.registry.domain import Target
 from services.registry.ledger import Change, Ledger, require_live, switch
 from services.registry.registration import Registration
-from services.registry.storage import Repositories
 from services.registry.store.versions import Version
+from services.registry.stores import MergedStores
 from services.registry.verification import verify_ledger
 
 MIGRATIONS = Path(__file__).resolve().parents[1] / "db" / "migrations"
@@ -79,11 +79,12 @@ class Bench:
     async def prepare(self, targets: list[Target]) -> None:
         """Register the targets with two versions each."""
         configs = [_touchpoint(target) for target in targets]
-        await Registration(self._db, self._ledger, Repositories([])).apply(configs, "bench")
+        await Registration(self._db, self._ledger, MergedStores([])).apply(configs, "bench")
         async with self._db.transaction() as tx:
             for target in targets:
-                adapter = FeedPromptsAdapter(tx.conn, target, by="bench")
-                texts = [await adapter.record([PromptPart(path="prompt", text=f"text {n}")]) for n in range(2)]
+                prompts = [[PromptPart(path="prompt", text=f"text {n}")] for n in range(2)]
+                store = FeedPrompts(None)
+                texts = [await store.record(tx.conn, target, one, by="bench", origin="manual") for one in prompts]
                 self._versions[target] = [text.version for text in texts]
 
     async def locked(self, target: Target) -> int:

@@ -85,16 +85,10 @@ class Sources(TypedDict):
     touchpoint: WithSignals
 
 
-class WithStorage(TypedDict):
-    """A touchpoint's storage."""
+class Tiered(TypedDict):
+    """A touchpoint, as far as it matters how a change takes effect: 1 at once, 2 when a person merges it."""
 
-    storage: Storage
-
-
-class Stored(TypedDict):
-    """A touchpoint, as far as its storage goes."""
-
-    touchpoint: WithStorage
+    tier: int
 
 
 class WithScope(TypedDict):

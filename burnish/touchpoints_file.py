@@ -23,6 +23,7 @@ from ruamel.yaml.reader import ReaderError
 from burnish.json_text import NotJson, require_storable
 from burnish.suite_file import MAX_BYTES as MAX_SUITE_BYTES
 from libs.contracts.touchpoints import SignalSource, Touchpoint
+from libs.contracts.vocabulary import registered
 from libs.files import UnreadableFile, read_text, require_regular
 
 MAX_BYTES = 1_000_000
@@ -212,6 +213,9 @@ class _Reader:
         return contract, suite
 
     def _storage(self, storage: dict[str, Any], loc: Loc) -> dict[str, Any]:
+        names = registered("adapters")
+        if isinstance(storage.get("adapter"), str) and storage["adapter"] not in names:
+            self._wrong((*loc, "adapter"), f"there is no adapter of this name; there are {' and '.join(names)}")
         if "path" in storage:
             if "paths" in storage:
                 self._wrong((*loc, "path"), "give `path` or `paths`, not both")

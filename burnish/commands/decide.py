@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from burnish.client import Gateway
 
 COMMIT_WAIT_S = 5.0
+MERGED = 2
 POLL_S = 0.1
 PROPOSAL = click.argument("proposal_id", type=click.UUID)
 REASON = click.option("--reason", type=TEXT, required=True, help="Why; it is kept with the proposal.")
@@ -189,11 +190,11 @@ def _ask(one: answers.ReadProposal) -> None:
 
 
 def _committed(api: Gateway, approved: answers.Approved) -> answers.OwnIntent | None:
-    """What became of an approved change in git: its intent, once the commit is made or cannot be. None elsewhere."""
+    """What became of a change that a person merges: its intent, once it has a commit or cannot. None elsewhere."""
     touchpoint = approved["touchpoint_id"]
-    adapter = read(api.get(f"/touchpoints/{touchpoint}"), answers.Stored)["touchpoint"]["storage"]["adapter"]
+    merged = read(api.get(f"/touchpoints/{touchpoint}"), answers.Tiered)["tier"] == MERGED
     deadline = time.monotonic() + COMMIT_WAIT_S
-    while adapter != "feed_prompts" and time.monotonic() < deadline:
+    while merged and time.monotonic() < deadline:
         for intent in read(api.get(f"/touchpoints/{touchpoint}/intents"), answers.OwnIntents)["intents"]:
             if intent["proposal_id"] == approved["proposal_id"] and intent["state"] != "recorded":
                 return intent

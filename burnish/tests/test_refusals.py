@@ -156,7 +156,7 @@ def test_an_approval_says_what_became_of_its_commit(
     named = {"proposal_id": str(NOBODY), "touchpoint_id": "desk.intent"}
     server.answers = [
         (200, {**named, "state": "approved"}),
-        (200, {"touchpoint": {"storage": {"adapter": "skill_file"}}}),
+        (200, {"tier": 2}),
         (200, {"intents": [{**named, "state": "recorded"}]}),
         (200, {"intents": [{**named, **intent}]}),
     ]

@@ -83,7 +83,6 @@ def test_every_mistake_is_told_with_line_and_field(tmp_path: Path) -> None:
         ("    scope: global", "    scope: global\n    scope: workspace", 4, "touchpoints[0].scope", "in line 3"),
         ("path: prompts/a.md", "path: 7", 7, "touchpoints[0].storage.path", "valid string"),
         ("path: prompts/a.md", "path: a\n      paths: [b]", 7, "touchpoints[0].storage.path", "not both"),
-        ("      path: prompts/a.md\n", "", 4, "touchpoints[0].storage", "`path`"),
         ("file: gold.csv", "file: other.csv", 9, "touchpoints[0].suite.file", "there is no file"),
         ("adapter: skill_file", "adapter: git", 5, "touchpoints[0].storage.adapter", "skill_file"),
         ("scanner: sql", "scanner: [sql]", 15, "touchpoints[0].signals[1].scanner", "valid string"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.text import STORABLE, JsonObject
@@ -22,7 +22,7 @@ class Strict(Frozen):
 
 
 class Storage(Strict):
-    """Where the prompt lives. `skill_file` needs repository, branch and paths; `feed_prompts` an initial text."""
+    """Where the prompt lives. What of it an adapter needs, the adapter says itself; the registry refuses the rest."""
 
     adapter: Adapter
     repository: Annotated[str, StringConstraints(max_length=1000), STORABLE] | None = None
@@ -32,14 +32,6 @@ class Storage(Strict):
     paths: tuple[RelativePath, ...] = ()
     initial_text: PromptText | None = None
     post_apply: tuple[ShortText, ...] = ()
-
-    @model_validator(mode="after")
-    def _adapter_has_what_it_needs(self) -> Storage:
-        if self.adapter in ("skill_file", "inline") and not (self.repository and self.paths):
-            raise ValueError(f"storage of adapter {self.adapter!r} needs `repository` and `path` (or `paths`)")
-        if self.adapter == "feed_prompts" and self.paths:
-            raise ValueError("storage of adapter 'feed_prompts' has no `paths`: its text is in the registry's table")
-        return self
 
 
 class SignalSource(Strict):

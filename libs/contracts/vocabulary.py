@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, WithJsonSchema
 
 from libs.contracts.text import STORABLE
 
@@ -15,7 +15,14 @@ SignalType = Literal["flag", "eval_regression", "governance_finding", "low_confi
 Severity = Literal["critical", "high", "medium", "low"]
 ActorKind = Literal["human", "machine"]
 Scope = Literal["global", "workspace"]
-Adapter = Literal["feed_prompts", "skill_file", "inline", "agent_pack"]
+Adapter = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$"),
+    STORABLE,
+    WithJsonSchema({"type": "string", "enum": ["feed_prompts", "skill_file", "inline", "agent_pack"]}),
+]
+"""Where a prompt lives: a name of `registered("adapters")`. The schema says those that were thought of when it landed;
+a reader takes any, so that one more adapter needs no new event."""
 Strategy = Literal["text", "categorical", "burst"]
 PatternState = Literal["new", "growing", "steady", "receding", "resolved", "reopened"]
 Verdict = Literal["better", "worse", "not_worse", "undecided"]

@@ -46,8 +46,7 @@ from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.requests import Once, repeatable
 from services.registry import prompts, views
-from services.registry.adapters.base import StorageError, text_bytes
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter
+from services.registry.adapters.base import StorageError
 from services.registry.domain import Target
 from services.registry.ledger import Ledger, Switched, require_scope
 from services.registry.pending_merges import PendingMerges, ProposedRollback
@@ -55,6 +54,7 @@ from services.registry.registration import Planned, Registration
 from services.registry.store import entries, intents, touchpoints, versions
 from services.registry.store.touchpoints import Registered
 from services.registry.store.versions import Text
+from services.registry.stores import immediate, is_immediate
 from services.registry.verification import Kept, signed_head, verify_ledger
 
 VERIFY_FOR_S = 5.0
@@ -161,20 +161,19 @@ async def answer_versions(query: ListVersions, db: Database) -> VersionList:
 
 @answers
 async def answer_record(query: RecordVersion, db: Database) -> VersionReply:
-    """Record a text as a version that can be activated; `feed_prompts` only."""
+    """Record a text as a version that can be activated, where a change takes effect at once."""
     target = _target(query)
     async with db.connection() as conn:
         registered = await _in_scope(conn, target)
-    if registered.touchpoint.storage.adapter != "feed_prompts":
-        raise Refused("tier_2", f"the prompt of {query.touchpoint_id} is in git: commit it there")
+    store = immediate(registered.touchpoint)
+    if store is None:
+        raise Refused("tier_2", f"a person merges the prompt of {query.touchpoint_id}: change it where it lives")
     if len({part.path for part in query.parts}) < len(query.parts):
         raise Refused("invalid", "parts: each path once", status=422)
-    text_bytes(query.parts)
     once = Once[Text](query, _recorded)
     async with db.transaction() as tx:
         await once.begin(tx.conn)
-        adapter = FeedPromptsAdapter(tx.conn, target, by=query.by, note=query.note)
-        text = await adapter.record(query.parts)
+        text = await store.record(tx.conn, target, query.parts, by=query.by, origin="manual", note=query.note)
         await once.end(tx.conn, text)
     return _recorded(text)
 
@@ -202,7 +201,7 @@ async def answer_roll_back(
     async with db.connection() as conn:
         registered = await _in_scope(conn, target)
         await Once[Switched](query, _rolled_back).look(conn)
-    if registered.touchpoint.storage.adapter == "feed_prompts":
+    if is_immediate(registered.touchpoint.storage.adapter):
         switched = await ledger.roll_back(
             target, query.to_version, by=query.by, reason=query.reason, once=Once[Switched](query, _rolled_back)
         )

@@ -31,7 +31,7 @@ from services.registry.ledger import Ledger
 from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
 from services.registry.settings import Settings
-from services.registry.storage import Repositories
+from services.registry.stores import MergedStores
 from services.registry.verification import load_key
 
 FORGET_EVERY_S = 3600.0
@@ -42,9 +42,9 @@ def build(settings: Settings) -> Service:
     service = Service("registry", settings)
     db = service.db
     ledger = Ledger(db)
-    repositories = Repositories(settings.repository_roots)
-    merges = PendingMerges(db, ledger, repositories)
-    registration = Registration(db, ledger, repositories)
+    stores = MergedStores(settings.repository_roots)
+    merges = PendingMerges(db, ledger, stores)
+    registration = Registration(db, ledger, stores)
 
     service.consume_each(ProposalApprovedV1, handlers.on_proposal_approved, db=db, ledger=ledger, pending_merges=merges)
     service.consume_each(ActivationJudgedV1, handlers.on_activation_judged, db=db)
@@ -66,6 +66,6 @@ def build(settings: Settings) -> Service:
     service.answer(GetLedgerHead, answers.answer_head, db=db, key=load_key(settings.ledger_key))
 
     service.every(settings.intents_every_s, "intents", merges.check)
-    service.every(settings.drift_every_s, "drift", DriftCheck(db, ledger, merges, repositories).check)
+    service.every(settings.drift_every_s, "drift", DriftCheck(db, ledger, merges, stores).check)
     service.every(FORGET_EVERY_S, "requests", partial(requests.forget_old, db))
     return service

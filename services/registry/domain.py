@@ -14,7 +14,6 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LedgerEntry
 
 GENESIS_SHA256 = "0" * 64
-SUPPORTED_ADAPTERS = ("feed_prompts", "skill_file")
 Action = Literal["create", "update", "unchanged"]
 
 
@@ -234,18 +233,6 @@ def _shown(field: str, value: Any) -> Any:
     if field == "storage.initial_text" and isinstance(value, str):
         return f"text of {len(value)} characters, sha256 {hashlib.sha256(value.encode()).hexdigest()}"
     return value
-
-
-def storage_moved(before: Touchpoint, after: Touchpoint) -> bool:
-    """Whether the prompt is read from somewhere else now. The initial text only matters at first."""
-    return _location(before) != _location(after)
-
-
-def _location(touchpoint: Touchpoint) -> tuple[object, ...]:
-    storage = touchpoint.storage
-    if storage.adapter == "feed_prompts":
-        return (storage.adapter,)
-    return storage.adapter, storage.repository, storage.branch, storage.paths
 
 
 def configuration_sha256(touchpoint: Touchpoint) -> str:

@@ -10,15 +10,14 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from services.registry import metrics
-from services.registry.adapters import StorageError, content_sha256
-from services.registry.adapters.base import StorageErrorCode
+from services.registry.adapters.base import StorageError, StorageErrorCode
 from services.registry.domain import Line, instant
 from services.registry.ledger import Ledger
 from services.registry.looks import Looks
 from services.registry.pending_merges import PendingMerges
-from services.registry.storage import Repositories
 from services.registry.store import entries, findings, touchpoints, versions
 from services.registry.store.versions import Activation
+from services.registry.stores import MergedStores, immediate
 
 log = logging.get(__name__)
 
@@ -35,11 +34,11 @@ UNKNOWN: tuple[StorageErrorCode, ...] = (
 class DriftCheck:
     """Checks every live version, each by itself: a store that cannot be looked at says nothing about the others."""
 
-    def __init__(self, db: Database, ledger: Ledger, pending_merges: PendingMerges, repositories: Repositories) -> None:
+    def __init__(self, db: Database, ledger: Ledger, pending_merges: PendingMerges, stores: MergedStores) -> None:
         self._db = db
         self._ledger = ledger
         self._pending_merges = pending_merges
-        self._repositories = repositories
+        self._stores = stores
         self._looks = Looks()
 
     async def check(self) -> int:
@@ -52,7 +51,7 @@ class DriftCheck:
 
         async def look(activation: Activation) -> None:
             touchpoint = registered[activation.target.touchpoint_id]
-            found = await _found(self._db, self._repositories, touchpoint, activation)
+            found = await _found(self._db, self._stores, touchpoint, activation)
             if touchpoint.active and found != activation.content_sha256:
                 drifted.append(activation)
                 await _record_drift(self._ledger, activation, found)
@@ -68,15 +67,14 @@ async def _unknown(activation: Activation, error: Exception) -> None:
     log.warning("drift.unknown", touchpoint=activation.target.touchpoint_id, code=code)
 
 
-async def _found(
-    db: Database, repositories: Repositories, touchpoint: Touchpoint, activation: Activation
-) -> str | None:
+async def _found(db: Database, stores: MergedStores, touchpoint: Touchpoint, activation: Activation) -> str | None:
     """The hash of what stands in the store now; None when no readable text does. Raises StorageError in doubt."""
-    if touchpoint.storage.adapter != "skill_file":
-        async with db.connection() as conn:
-            return content_sha256(await versions.parts_of(conn, activation.prompt_version_id))
+    store = immediate(touchpoint)
     try:
-        return (await repositories.open(touchpoint).current_version()).content_sha256
+        if store is None:
+            return (await stores.of(touchpoint).current()).content_sha256
+        async with db.connection() as conn:
+            return (await store.current(conn, activation.target)).content_sha256
     except StorageError as error:
         if error.code in UNKNOWN:
             raise

@@ -14,12 +14,12 @@ from libs.service_kit import logging
 from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Poison
 from services.registry import metrics
-from services.registry.adapters.base import StorageError, text_bytes
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter
+from services.registry.adapters.base import ImmediateStore, StorageError, text_bytes
 from services.registry.domain import Target, previous_version
-from services.registry.ledger import Change, Ledger, Switched, announce, switch
+from services.registry.ledger import Change, Ledger, Switched, announce, require_stamp, switch
 from services.registry.pending_merges import PendingMerges, approver, close_stale, fits, waiver_lines
 from services.registry.store import findings, touchpoints, versions
+from services.registry.stores import immediate
 
 log = logging.get(__name__)
 
@@ -34,10 +34,11 @@ async def on_proposal_approved(
         registered = await touchpoints.get(conn, approved.touchpoint_id)
     if registered is None:
         raise Poison(f"there is no touchpoint {approved.touchpoint_id}")
-    if registered.touchpoint.storage.adapter == "skill_file":
+    store = immediate(registered.touchpoint)
+    if store is None:
         await pending_merges.take_up(event)
         return
-    switched = await ledger.transact(lambda tx: _activate_at_once(tx, approved), inbox=event)
+    switched = await ledger.transact(lambda tx: _activate_at_once(tx, approved, store), inbox=event)
     if switched is not None:
         announce(switched)
 
@@ -51,7 +52,9 @@ def _require_sound(approved: ProposalApprovedV1) -> None:
         raise Poison(f"proposal {approved.proposal_id}: the text is not the one with the approved hash")
 
 
-async def _activate_at_once(tx: Transaction[Any], approved: ProposalApprovedV1) -> Switched | None:
+async def _activate_at_once(
+    tx: Transaction[Any], approved: ProposalApprovedV1, store: ImmediateStore
+) -> Switched | None:
     if not tx.fresh:
         return None
     target = Target(approved.touchpoint_id, approved.workspace_id)
@@ -60,27 +63,27 @@ async def _activate_at_once(tx: Transaction[Any], approved: ProposalApprovedV1) 
         await close_stale(tx, approved, live)
         return None
     by = approver(approved)
-    adapter = FeedPromptsAdapter(
-        tx.conn, target, by=by, origin="proposal", proposal_id=approved.proposal_id, note=approved.title
-    )
     try:
-        draft = await adapter.propose_change(
+        found = await store.current(tx.conn, target)
+        if found.content_sha256 != live.content_sha256:
+            raise StorageError("conflict", f"The stored text of {target} is not the one that is live.")
+        text = await store.record(
+            tx.conn,
+            target,
             approved.parts,
-            message=approved.title,
-            name=str(approved.proposal_id),
-            expected_current_sha256=live.content_sha256,
+            by=by,
+            origin="proposal",
+            proposal_id=approved.proposal_id,
+            note=approved.title,
         )
-        stored = await adapter.activate(draft)
     except StorageError as error:
         raise Poison(f"proposal {approved.proposal_id}: {error}") from error
-    stamp = await versions.stamp(tx.conn, target, stored.version_ref or "")
-    assert stamp is not None
-    assert stamp.version is not None
+    stamp = await require_stamp(tx, target, text.version_ref)
     change = Change(
         "activated",
         target,
-        stamp.version,
-        "feed_prompts",
+        text.version,
+        stamp.adapter,
         by,
         approved.title or f"proposal {approved.proposal_id}",
         approved.proposal_id,

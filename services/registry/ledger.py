@@ -20,9 +20,11 @@ from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
 from libs.service_kit.requests import Once
 from services.registry import metrics
+from services.registry.adapters.base import Seen
 from services.registry.domain import Line, Target, previous_version
 from services.registry.store import entries, intents, versions
 from services.registry.store.versions import Activation, Stamp, Version
+from services.registry.stores import is_immediate
 
 log = logging.get(__name__)
 
@@ -141,8 +143,8 @@ class Ledger:
 
         async def work(tx: Transaction[Any]) -> Switched:
             stamp = await require_stamp(tx, target, version_ref)
-            if stamp.adapter != "feed_prompts":
-                raise Refused("tier_2", f"the prompt of {target} is in git: merge a change, or ask for a rollback")
+            if not is_immediate(stamp.adapter):
+                raise Refused("tier_2", f"a person merges the prompt of {target}: propose a change, or a rollback")
             assert stamp.version is not None
             change = Change("activated", target, stamp.version, stamp.adapter, by, reason, stamp.version.proposal_id)
             return await switch(tx, change, expected_live=expected_live)
@@ -166,15 +168,15 @@ class Ledger:
 
         return announce(await self.transact(work, once=once))
 
-    async def confirm(self, intent_id: UUID, commit: str) -> Switched | None:
-        """The intent's text was seen at `commit` of the tracked branch: it is live. None when it was before."""
+    async def confirm(self, intent_id: UUID, seen: Seen) -> Switched | None:
+        """The intent's text was seen in its store: it is live. None when it was before."""
 
         async def work(tx: Transaction[Any]) -> Switched | None:
             intent = await intents.get(tx.conn, intent_id)
-            where = f"hash {intent.content_sha256} at commit {commit}" if intent else ""
+            where = f"hash {intent.content_sha256} at {seen.where}" if intent else ""
             if intent is None or not await intents.confirmed(tx.conn, intent_id, where):
                 return None
-            change = await _confirmed(tx, intent, commit, where)
+            change = await _confirmed(tx, intent, seen, where)
             if intent.to_ref == intent.from_ref:
                 # An edit behind the ledger's back was undone: what is live was never anything else.
                 await entries.append(tx.conn, await entries.lock_head(tx.conn), *change.before)
@@ -375,13 +377,13 @@ def _fact(
     )
 
 
-async def _confirmed(tx: Transaction[Any], intent: intents.Intent, commit: str, where: str) -> Change:
+async def _confirmed(tx: Transaction[Any], intent: intents.Intent, seen: Seen, where: str) -> Change:
     """The change that a merged intent is. A rollback puts its earlier reference back, whatever commit did it."""
     text = await versions.record(
         tx.conn,
         versions.Text.new(
             intent.target,
-            intent.to_ref or f"git:{commit}",
+            intent.to_ref or seen.version_ref,
             intent.parts,
             origin="proposal",
             created_by=intent.created_by,
@@ -391,8 +393,10 @@ async def _confirmed(tx: Transaction[Any], intent: intents.Intent, commit: str, 
         ),
     )
     live = await require_live(tx, intent.target)
+    stamp = await require_stamp(tx, intent.target, text.version_ref)
+    commit = seen.version_ref.partition(":")[2]
     detail = {"confirmed_by": where, "intent_id": str(intent.intent_id), "commit": commit}
-    seen = Line(
+    line = Line(
         "confirmed",
         intent.target,
         intent.created_by,
@@ -407,11 +411,11 @@ async def _confirmed(tx: Transaction[Any], intent: intents.Intent, commit: str, 
         "rolled_back" if rollback else "activated",
         intent.target,
         text.version,
-        "skill_file",
+        stamp.adapter,
         intent.created_by,
         intent.message,
         proposal_id=live.proposal_id if rollback else intent.proposal_id,
         detail=detail,
-        before=(seen,),
+        before=(line,),
         intent_id=intent.intent_id,
     )

@@ -17,14 +17,13 @@ from libs.service_kit.db import Database, Transaction
 from libs.service_kit.errors import Refused
 from libs.service_kit.requests import Once
 from services.registry import metrics
-from services.registry.adapters import RollbackProposal, StorageError
-from services.registry.adapters.base import StorageErrorCode
+from services.registry.adapters.base import RollbackProposal, StorageError, StorageErrorCode
 from services.registry.domain import Line, Target, branch_name, canonical_sha256, instant, previous_version
 from services.registry.ledger import Ledger, closing_line, conflict, require_stamp
 from services.registry.looks import Looks
-from services.registry.storage import Repositories
 from services.registry.store import entries, intents, touchpoints, versions
 from services.registry.store.intents import Intent
+from services.registry.stores import MergedStores
 
 log = logging.get(__name__)
 
@@ -45,10 +44,10 @@ class ProposedRollback:
 class PendingMerges:
     """Everything between an approval and a merged text. The ledger moves only when the hash is seen."""
 
-    def __init__(self, db: Database, ledger: Ledger, repositories: Repositories) -> None:
+    def __init__(self, db: Database, ledger: Ledger, stores: MergedStores) -> None:
         self._db = db
         self._ledger = ledger
-        self._repositories = repositories
+        self._stores = stores
         self._looks = Looks()
 
     # --- an approved proposal -----------------------------------------------------------------------------
@@ -70,18 +69,18 @@ class PendingMerges:
     async def make_ready(self, intent: Intent) -> None:
         """Commit the change on its branch. What stands in the way is kept with the intent, state `failed`."""
         try:
-            adapter = self._repositories.open(await self._touchpoint(intent.target.touchpoint_id))
-            draft = await adapter.propose(
+            store = self._stores.of(await self._touchpoint(intent.target.touchpoint_id))
+            change = await store.propose(
                 intent.parts,
-                _commit_message(intent),
-                branch_name(intent.intent_id),
-                intent.from_sha256,
+                message=_commit_message(intent),
+                name=branch_name(intent.intent_id),
+                expected_sha256=intent.from_sha256,
             )
         except StorageError as error:
             await self._not_ready(intent, error)
             return
         async with self._db.transaction() as tx:
-            await intents.opened(tx.conn, intent.intent_id, draft.branch, draft.commit, draft.diff)
+            await intents.opened(tx.conn, intent.intent_id, change.branch, change.commit, change.diff)
 
     async def _not_ready(self, intent: Intent, error: StorageError) -> None:
         if error.code in PASSING:
@@ -121,10 +120,10 @@ class PendingMerges:
     async def _check_one(self, intent: Intent, again: bool) -> None:
         if intent.state == "recorded" or (again and intent.state == "failed"):
             await self.make_ready(intent)
-        adapter = self._repositories.open(await self._touchpoint(intent.target.touchpoint_id))
-        commit = await adapter.merged(intent.content_sha256)
-        if commit is not None:
-            await self._ledger.confirm(intent.intent_id, commit)
+        store = self._stores.of(await self._touchpoint(intent.target.touchpoint_id))
+        seen = await store.merged(intent.content_sha256)
+        if seen is not None:
+            await self._ledger.confirm(intent.intent_id, seen)
         elif intent.error_code is not None:
             async with self._db.connection() as conn:
                 await intents.troubled(conn, intent.intent_id, None, None)
@@ -153,8 +152,8 @@ class PendingMerges:
         Asked again for the same rollback, the open intent is kept and the diff made anew. Raises Refused.
         """
         live, text = await self._rollback_of(target, to_version)
-        adapter = self._repositories.open(await self._touchpoint(target.touchpoint_id))
-        proposal = await adapter.rollback_to(text.version_ref, activated_sha256=live.content_sha256, parts=text.parts)
+        store = self._stores.of(await self._touchpoint(target.touchpoint_id))
+        proposal = await store.way_back(text.parts, to_ref=text.version_ref, activated_sha256=live.content_sha256)
         wanted = Intent(
             intent_id=uuid4(),
             kind="rollback",

@@ -10,10 +10,10 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts
 from services.registry.domain import Target
 from services.registry.ledger import Change, Ledger, announce, require_scope, switch
 from services.registry.store import touchpoints, versions
+from services.registry.stores import immediate
 
 FIRST_USE = "first use in this workspace"
 
@@ -86,10 +86,11 @@ async def _first_use(ledger: Ledger, target: Target) -> None:
             return None
         registered = await touchpoints.get(tx.conn, target.touchpoint_id)
         assert registered is not None
-        storage = registered.touchpoint.storage
-        adapter = FeedPromptsAdapter(tx.conn, target, by=registered.registered_by, origin="initial", note=FIRST_USE)
-        text = await adapter.record(initial_parts(storage.initial_text or ""))
-        change = Change("registered", target, text.version, storage.adapter, registered.registered_by, FIRST_USE)
+        store = immediate(registered.touchpoint)
+        assert store is not None, "registration refuses workspaces for stores that a person merges into"
+        by = registered.registered_by
+        text = await store.record(tx.conn, target, store.initial(), by=by, origin="initial", note=FIRST_USE)
+        change = Change("registered", target, text.version, registered.touchpoint.storage.adapter, by, FIRST_USE)
         return await switch(tx, change, expected_live=None)
 
     switched = await ledger.transact(work)

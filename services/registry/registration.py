@@ -15,21 +15,18 @@ from libs.contracts.vocabulary import registered
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Refused
 from libs.service_kit.requests import Once
-from services.registry.adapters import StorageError
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter, initial_parts
+from services.registry.adapters.base import StorageError
 from services.registry.domain import (
-    SUPPORTED_ADAPTERS,
     Action,
     FieldChange,
     Target,
     configuration_sha256,
     field_changes,
-    storage_moved,
 )
 from services.registry.ledger import Change, Ledger, Switched, announce, switch
-from services.registry.storage import Repositories
 from services.registry.store import touchpoints, versions
 from services.registry.store.touchpoints import Registered
+from services.registry.stores import MergedStores, immediate, misfits, moved
 
 MAX_CONFIGURATION_BYTES = 900_000
 FIELDS = {
@@ -73,10 +70,10 @@ class Planned:
 class Registration:
     """Plan and apply. Every problem of every touchpoint is told at once, by index and field."""
 
-    def __init__(self, db: Database, ledger: Ledger, repositories: Repositories) -> None:
+    def __init__(self, db: Database, ledger: Ledger, stores: MergedStores) -> None:
         self._db = db
         self._ledger = ledger
-        self._repositories = repositories
+        self._stores = stores
 
     async def plan(self, wanted: Sequence[Touchpoint]) -> list[Planned]:
         """What `apply` would do now. Changes nothing. Raises Refused 422 with every problem."""
@@ -128,11 +125,12 @@ class Registration:
         return found
 
     async def _read(self, touchpoint: Touchpoint) -> Found:
-        if touchpoint.storage.adapter == "skill_file":
-            current = await self._repositories.open(touchpoint).current_version()
-            return Found(current.parts, current.content_sha256, current.version_ref)
-        parts = initial_parts(touchpoint.storage.initial_text or "")
-        return Found(parts, content_sha256(parts), None)
+        store = immediate(touchpoint)
+        if store is not None:
+            parts = store.initial()
+            return Found(parts, content_sha256(parts), None)
+        current = await self._stores.of(touchpoint).current()
+        return Found(current.parts, current.content_sha256, current.version_ref)
 
 
 async def _planned(
@@ -164,8 +162,8 @@ async def _to_become_live(
     live = await versions.live(conn, Target(touchpoint.id))
     if live is None:
         return text
-    moved = old is not None and storage_moved(old, touchpoint) and live.content_sha256 != text.content_sha256
-    return text if moved else None
+    elsewhere = old is not None and moved(old.storage, touchpoint.storage)
+    return text if elsewhere and live.content_sha256 != text.content_sha256 else None
 
 
 async def _carry_out(
@@ -182,7 +180,7 @@ async def _carry_out(
         return []
     target = Target(touchpoint.id)
     live = await versions.live_for_update(tx.conn, target)
-    text = await _record(tx.conn, target, found[touchpoint.id], by)
+    text = await _record(tx.conn, target, touchpoint, found[touchpoint.id], by)
     change = Change(
         "activated" if live else "registered",
         target,
@@ -194,9 +192,11 @@ async def _carry_out(
     return [await switch(tx, change, expected_live=live.version_ref if live else None)]
 
 
-async def _record(conn: Connection, target: Target, found: Found, by: str) -> versions.Text:
-    if found.version_ref is None:
-        return await FeedPromptsAdapter(conn, target, by=by, origin="initial").record(found.parts)
+async def _record(conn: Connection, target: Target, touchpoint: Touchpoint, found: Found, by: str) -> versions.Text:
+    store = immediate(touchpoint)
+    if store is not None:
+        return await store.record(conn, target, found.parts, by=by, origin="initial")
+    assert found.version_ref is not None
     now = datetime.now(UTC)
     text = versions.Text.new(target, found.version_ref, found.parts, origin="repository", created_by=by, created_at=now)
     return await versions.record(conn, text)
@@ -215,17 +215,7 @@ def _repeated(wanted: Sequence[Touchpoint]) -> list[dict[str, str]]:
 
 
 def _unusable(index: int, touchpoint: Touchpoint) -> list[dict[str, str]]:
-    storage = touchpoint.storage
-    problems = []
-    if storage.adapter not in SUPPORTED_ADAPTERS:
-        known = " and ".join(SUPPORTED_ADAPTERS)
-        problems.append(_problem(index, "storage.adapter", f"{storage.adapter} cannot be registered.", f"Use {known}."))
-    elif storage.adapter != "feed_prompts" and touchpoint.scope == "workspace":
-        hint = "A workspace touchpoint has a version per workspace: use feed_prompts."
-        problems.append(_problem(index, "storage.adapter", "A file in git has one text for all workspaces.", hint))
-    elif storage.adapter == "feed_prompts" and touchpoint.scope == "global" and storage.initial_text is None:
-        hint = "Give the text that is live now."
-        problems.append(_problem(index, "storage.initial_text", "There is no text to begin with.", hint))
+    problems = [_problem(index, misfit.field, misfit.message, misfit.hint) for misfit in misfits(touchpoint)]
     for field, name, known_names in _names(touchpoint):
         if name not in known_names:
             problems.append(_problem(index, field, "There is nothing of this name.", f"Use {_either(known_names)}."))

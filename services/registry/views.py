@@ -20,6 +20,7 @@ from services.registry.registration import Planned
 from services.registry.store.intents import Intent
 from services.registry.store.touchpoints import Registered
 from services.registry.store.versions import Activation, Text
+from services.registry.stores import is_immediate
 
 
 def activation(row: Activation) -> ActivationView:
@@ -127,6 +128,7 @@ def touchpoint(registered: Registered) -> TouchpointView:
     """A registered touchpoint."""
     return TouchpointView(
         touchpoint=registered.touchpoint,
+        tier=1 if is_immediate(registered.touchpoint.storage.adapter) else 2,
         revision=registered.revision,
         registered_by=registered.registered_by,
         registered_at=registered.registered_at,

@@ -56,9 +56,13 @@ class GetPrompt(Query[PromptReply]):
 
 
 class TouchpointView(Reply):
-    """A registered touchpoint with its whole configuration; `revision` counts its configurations from 1."""
+    """A registered touchpoint with its whole configuration; `revision` counts its configurations from 1.
+
+    `tier` 1: a change takes effect at once. 2: a person merges it first.
+    """
 
     touchpoint: HeardTouchpoint
+    tier: Literal[1, 2]
     revision: int
     registered_by: Name
     registered_at: Instant

@@ -22,7 +22,7 @@ from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.prompts import PromptPart, content_sha256
 from libs.contracts.signals import EvidenceRef, SignalPayload
-from libs.contracts.touchpoints import Storage, Touchpoint
+from libs.contracts.touchpoints import Touchpoint
 
 
 def signal(**changes: Any) -> SignalObservedV1:
@@ -82,8 +82,6 @@ def test_a_misspelt_key_of_a_touchpoint_is_a_mistake() -> None:
         Touchpoint.model_validate(
             {"id": "a", "scope": "global", "storage": {"adapter": "feed_prompts"}, "tresholds": {}}
         )
-    with pytest.raises(ValidationError, match="needs `repository`"):
-        Storage(adapter="skill_file")
 
 
 # --- the topology table -------------------------------------------------------------------------------------

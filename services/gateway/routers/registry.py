@@ -212,7 +212,7 @@ async def get_version(
 async def record(
     touchpoint_id: TouchpointId, body: RecordBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep
 ) -> VersionView:
-    """Record a text as a version that can be activated; `feed_prompts` only."""
+    """Record a text as a version that can be activated, where a change takes effect at once."""
     require_change(caller, body.workspace_id)
     query = RecordVersion(
         touchpoint_id=touchpoint_id,

@@ -1,27 +1,30 @@
-"""What every prompt storage adapter offers, the values it speaks in, and the errors it answers with."""
+"""What an adapter is: a store that changes at once, or one that a person merges into. The values and errors of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Literal, Self
+from uuid import UUID
 
 from libs.contracts.prompts import PromptPart as PromptPart
 from libs.contracts.prompts import content_sha256 as content_sha256
+from libs.contracts.touchpoints import Storage, Touchpoint
+from libs.service_kit.db import Connection
+from services.registry.domain import Target
+from services.registry.store.versions import Origin, Text
 
 MAX_TEXT_BYTES = 1024 * 1024
+"""Largest prompt, all parts together, in UTF-8 bytes: what a proposal event on the bus can carry."""
 MAX_PART_CHARACTERS = 262_144
 MAX_PATH_CHARACTERS = 200
-"""Largest prompt, all parts together, in UTF-8 bytes: what a proposal event on the bus can carry."""
 
 DRIFT_WARNING = (
     "On-disk state has drifted since activation. The proposed rollback diff may not restore "
     "the originally-active prompt. Manual review required."
 )
-
-Tier = Literal[1, 2]
-"""1: activation takes effect at once. 2: it is an intent that a person carries out in git."""
 
 StorageErrorCode = Literal[
     "bad_branch_name",
@@ -34,6 +37,7 @@ StorageErrorCode = Literal[
     "not_a_repository",
     "not_utf8",
     "nothing_to_change",
+    "nothing_to_merge",
     "path_missing",
     "path_outside_repository",
     "repository_damaged",
@@ -64,45 +68,26 @@ class StorageError(Exception):
 class CurrentPrompt:
     """The text a store holds now.
 
-    `version_ref` names the change that last touched the text; `tip` is the commit it was read at
-    (None for stores without commits), which moves whenever anything in the repository does.
+    `version_ref` names the change that last touched the text.
     """
 
     parts: tuple[PromptPart, ...]
     content_sha256: str
     version_ref: str
-    tip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredVersion:
-    """One text that a store held at some time; `created_at` is aware, in UTC."""
+class ProposedChange:
+    """A change that stands ready for a person to merge.
 
-    version_ref: str
-    content_sha256: str
-    created_at: datetime
-    author: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A text that is ready to be activated. `parts` is the whole prompt, not only what changes."""
+    `parts` is the whole prompt, not only what changes. `diff` applies to the tracked branch with `git apply`; `paths`
+    are the files it changes; `post_apply` what to run afterwards.
+    """
 
     parts: tuple[PromptPart, ...]
     content_sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Intent(Draft):
-    """A tier-2 draft: a change that a person still has to merge.
-
-    `branch` and `commit` are None when only a patch was asked for. `diff` applies to the tracked
-    branch with `git apply`; `paths` are the files it changes; `post_apply` what to run afterwards.
-    """
-
-    branch: str | None
-    commit: str | None
+    branch: str
+    commit: str
     base_commit: str
     paths: tuple[str, ...]
     diff: str
@@ -111,12 +96,20 @@ class Intent(Draft):
 
 
 @dataclass(frozen=True, slots=True)
-class Activation:
-    """Whether a draft is what the store serves. `version_ref` is None until `effective`."""
+class Seen:
+    """A text was seen in its store: the version it is there, and where that is, for the ledger."""
 
-    effective: bool
-    content_sha256: str
-    version_ref: str | None
+    version_ref: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One field of a touchpoint that an adapter cannot use, and what would be right."""
+
+    field: str
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,41 +145,81 @@ class RollbackProposal:
     warnings: tuple[str, ...]
 
 
-class PromptStorageAdapter(Protocol):
-    """One touchpoint's prompt, wherever it lives. Every method raises `StorageError`."""
+class Store(ABC):
+    """Where one touchpoint's prompt lives. Registered by its name in `pyproject.toml`, `burnish.adapters`.
 
-    @property
-    def tier(self) -> Tier:
-        """Whether activation takes effect at once (1) or by a person's hand (2)."""
-        ...
+    It is an `ImmediateStore` or a `MergedStore`; nothing else in the registry asks which adapter it is. What it refuses
+    is a `StorageError`.
+    """
 
-    async def current_version(self) -> CurrentPrompt:
-        """The text the store holds now."""
-        ...
+    @classmethod
+    @abstractmethod
+    def of(cls, storage: Storage, roots: Sequence[Path]) -> Self:
+        """The store that a touchpoint's configuration names. `roots`: the folders in which repositories may lie."""
 
-    async def list_versions(self, limit: int = 20) -> list[StoredVersion]:
-        """Earlier texts, newest first, at most `limit`."""
-        ...
+    @classmethod
+    @abstractmethod
+    def misfits(cls, touchpoint: Touchpoint) -> Iterator[Misfit]:
+        """What of the configuration it cannot use, with the field; nothing is opened."""
 
-    async def propose_change(
-        self, parts: Sequence[PromptPart], *, message: str, name: str, expected_current_sha256: str
-    ) -> Draft:
-        """Prepare `parts` for activation; `conflict` when the store no longer holds the expected text."""
-        ...
+    @classmethod
+    @abstractmethod
+    def location(cls, storage: Storage) -> tuple[object, ...]:
+        """What names the place: where two configurations differ in it, the prompt was moved."""
 
-    async def activate(self, draft: Draft) -> Activation:
-        """Make the draft the current text (tier 1), or say whether a person has done so (tier 2)."""
-        ...
 
-    async def rollback_to(
-        self, version_ref: str, *, activated_sha256: str, parts: Sequence[PromptPart] | None = None
-    ) -> Activation | RollbackProposal:
-        """Restore an earlier text (tier 1), or say how a person does (tier 2).
+class ImmediateStore(Store):
+    """Changes at once: what it writes stands or falls with the ledger's transaction, whose connection it is given."""
 
-        `activated_sha256` is the hash the ledger recorded for what is live now. `parts` is the text
-        of `version_ref` as the ledger keeps it, for stores that can no longer look it up.
+    @abstractmethod
+    def initial(self) -> tuple[PromptPart, ...]:
+        """The text to begin with, as the configuration gives it."""
+
+    @abstractmethod
+    async def current(self, conn: Connection, target: Target) -> CurrentPrompt:
+        """The live text, its hash taken anew from what is stored. Raises `unknown_version` where none is live."""
+
+    @abstractmethod
+    async def record(
+        self,
+        conn: Connection,
+        target: Target,
+        parts: Sequence[PromptPart],
+        *,
+        by: str,
+        origin: Origin,
+        proposal_id: UUID | None = None,
+        note: str = "",
+    ) -> Text:
+        """Keep a text as a version of its own, not live yet: being live is a row of the ledger's."""
+
+
+class MergedStore(Store):
+    """Proposes a change that a person merges, and is confirmed later by the hash of what it holds."""
+
+    @abstractmethod
+    async def current(self) -> CurrentPrompt:
+        """The text it holds now."""
+
+    @abstractmethod
+    async def propose(
+        self, parts: Sequence[PromptPart], *, message: str, name: str, expected_sha256: str
+    ) -> ProposedChange:
+        """Make `parts` ready for a person; `conflict` when the store no longer holds the expected text.
+
+        Asked again with the same text under the same name, it finds what it made.
         """
-        ...
+
+    @abstractmethod
+    async def merged(self, content_sha256: str) -> Seen | None:
+        """Where it holds exactly this text now; None when it does not."""
+
+    @abstractmethod
+    async def way_back(self, parts: Sequence[PromptPart], *, to_ref: str, activated_sha256: str) -> RollbackProposal:
+        """How a person gets back to `parts`, the text of version `to_ref`. Changes nothing.
+
+        `activated_sha256` is the hash that the ledger recorded for what is live now.
+        """
 
 
 def measure_drift(expected_sha256: str, found_sha256: str) -> Drift:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Self
 
+from libs.contracts.touchpoints import Storage, Touchpoint
 from services.registry.adapters.base import (
-    Activation,
     CurrentPrompt,
-    Draft,
     Drift,
-    Intent,
+    MergedStore,
+    Misfit,
     PromptPart,
+    ProposedChange,
     RollbackProposal,
+    Seen,
     StorageError,
-    StoredVersion,
-    Tier,
     content_sha256,
     measure_drift,
     text_bytes,
@@ -27,13 +26,10 @@ from services.registry.adapters.base import (
 from services.registry.git import objects
 from services.registry.git.objects import Snapshot
 from services.registry.git.repository import Repository, opened
-from services.registry.git.run import BURNISH, Identity, scratch
+from services.registry.git.run import BURNISH, scratch
 from services.registry.git.worktree import uncommitted_edits
 
 BRANCH_PREFIX = "burnish/"
-
-Mode = Literal["branch", "patch"]
-"""`branch`: a commit on a new branch, and its patch. `patch`: only the patch, the repository untouched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +45,12 @@ class _Change:
         return tuple(self.texts)
 
 
-class SkillFileAdapter:
+class SkillFile(MergedStore):
     """The prompt in `paths` (relative, at least one) on the local `branch` of `repository`, bare or not.
 
     The tracked branch's tip is the only truth: uncommitted text is never read. No method touches
     the work tree, the real index or HEAD, nothing runs that the repository's configuration names,
-    and only `propose` in branch mode writes at all. All that the repository refers to must lie below
+    and only `propose` writes at all. All that the repository refers to must lie below
     one of `roots`. `redeploy_required` says that applications load the file themselves and keep what
     they loaded; `post_apply` what a person runs after merging.
     """
@@ -68,7 +64,6 @@ class SkillFileAdapter:
         roots: Sequence[Path],
         redeploy_required: bool = True,
         post_apply: Sequence[str] = (),
-        author: Identity = BURNISH,
     ) -> None:
         if not paths or len(set(paths)) < len(paths):
             raise StorageError("bad_path", "A prompt needs at least one path, and each only once.")
@@ -77,111 +72,91 @@ class SkillFileAdapter:
         self._paths = tuple(objects.checked_path(path) for path in paths)
         self._redeploy_required = redeploy_required
         self._post_apply = tuple(post_apply)
-        self._author = author
         self._roots = tuple(roots)
 
-    @property
-    def tier(self) -> Tier:
-        """2: a person merges."""
-        return 2
+    @classmethod
+    def of(cls, storage: Storage, roots: Sequence[Path]) -> Self:
+        """Raises `repository_not_allowed` for what is no local path."""
+        return cls(
+            _local(storage.repository or ""), storage.branch, storage.paths, roots=roots, post_apply=storage.post_apply
+        )
+
+    @classmethod
+    def misfits(cls, touchpoint: Touchpoint) -> Iterator[Misfit]:
+        """A repository and at least one path in it; and one text for all workspaces."""
+        storage = touchpoint.storage
+        if touchpoint.scope == "workspace":
+            hint = "A workspace touchpoint has a version per workspace: its texts are kept in the registry."
+            yield Misfit("storage.adapter", "A file in git has one text for all workspaces.", hint)
+        if not storage.repository:
+            hint = "Give the absolute path of the clone on the server."
+            yield Misfit("storage.repository", "A file in git needs its `repository`.", hint)
+        if not storage.paths:
+            yield Misfit("storage.paths", "A file in git needs its `path` (or `paths`).", "Write it like prompts/a.md.")
+
+    @classmethod
+    def location(cls, storage: Storage) -> tuple[object, ...]:
+        """Repository, branch and paths."""
+        return storage.repository, storage.branch, storage.paths
 
     async def current(self) -> CurrentPrompt:
         """The exact text at the tracked branch's tip; `version_ref` is `git:<last commit to touch it>`."""
         async with self._opened() as (repo, tip):
             commit = await self._last_touched(repo, tip.commit)
-        return CurrentPrompt(tip.parts, content_sha256(tip.parts), f"git:{commit}", tip.commit)
-
-    async def read(self, version_ref: str) -> tuple[PromptPart, ...]:
-        """The prompt at `git:<full commit id>`; raises `unknown_version` and `path_missing`."""
-        async with opened(self._repository, self._roots) as repo:
-            return (await self._read(repo, version_ref)).parts
-
-    async def list_versions(self, limit: int = 20) -> list[StoredVersion]:
-        """The commits that touched the files, newest first, at most `limit`; renames are not followed.
-
-        A commit at which the prompt was not a readable text, whole, is left out.
-        """
-        async with self._opened() as (repo, tip):
-            listed = await repo.git(
-                "rev-list",
-                f"--max-count={limit}",
-                "--encoding=UTF-8",
-                "--format=%H%x00%ct%x00%an%x00%s",
-                tip.commit,
-                "--",
-                *self._paths,
-            )
-            rows = listed.stdout.decode("utf-8", "replace").split("\n")
-            found = [await self._stored_version(repo, row) for row in rows if "\0" in row]
-        return [version for version in found if version is not None]
+        return CurrentPrompt(tip.parts, content_sha256(tip.parts), f"git:{commit}")
 
     async def propose(
-        self,
-        parts: Sequence[PromptPart],
-        message: str,
-        branch_name: str,
-        expected_current_sha256: str,
-        *,
-        mode: Mode = "branch",
-    ) -> Intent:
-        """Write `parts` as one commit on the new branch `burnish/<branch_name>`, based on the tracked tip.
+        self, parts: Sequence[PromptPart], *, message: str, name: str, expected_sha256: str
+    ) -> ProposedChange:
+        """Write `parts` as one commit on the new branch `burnish/<name>`, based on the tracked tip.
 
         Parts that are not given stay as they are. Asking again with the same text finds the same
         branch. Raises `conflict` when the tracked text is not the expected one or the branch holds
         something else, `uncommitted_edits`, and `nothing_to_change`; nothing is written then.
         """
         async with self._opened() as (repo, tip):
-            name = await self._proposal_branch(repo, branch_name)
-            self._refuse_moved(tip, expected_current_sha256)
+            branch = await self._proposal_branch(repo, name)
+            self._refuse_moved(tip, expected_sha256)
             change = self._change(tip, parts)
             await self._refuse_uncommitted(repo, tip)
-            if mode == "patch":
-                return self._intent(change, await self._patch(repo, change))
             with scratch() as env:
                 tree = await objects.write_tree(repo, tip, change.texts, env)
                 patch = await objects.diff(repo, tip.commit, tree, change.paths, env)
-            commit, base = await self._on_branch(repo, name, change, tree, message)
-        return self._intent(change, patch, branch=name, commit=commit, base=base)
+            commit, base = await self._on_branch(repo, branch, change, tree, message)
+        return ProposedChange(
+            parts=change.target,
+            content_sha256=content_sha256(change.target),
+            branch=branch,
+            commit=commit,
+            base_commit=base,
+            paths=change.paths,
+            diff=patch,
+            redeploy_required=self._redeploy_required,
+            post_apply=list(self._post_apply),
+        )
 
-    async def merged(self, content_sha256: str) -> str | None:
+    async def merged(self, content_sha256: str) -> Seen | None:
         """The commit that brought this text to the tracked branch, when its tip holds it now; else None.
 
         It goes by content, so a squashed, rebased or hand-applied change counts just as well.
         """
         current = await self.current()
-        matches = current.content_sha256 == content_sha256
-        return objects.checked_object_id(current.version_ref) if matches else None
+        if current.content_sha256 != content_sha256:
+            return None
+        return Seen(current.version_ref, f"commit {current.version_ref.removeprefix('git:')}")
 
-    async def drift(self, activated_sha256: str) -> Drift:
-        """The hash recorded at activation against the tracked branch's text now."""
-        return measure_drift(activated_sha256, (await self.current()).content_sha256)
-
-    async def rollback_proposal(
-        self,
-        *,
-        activated_sha256: str,
-        to_ref: str | None = None,
-        parts: Sequence[PromptPart] | None = None,
-    ) -> RollbackProposal:
-        """How a person gets back to `parts`, or where none are given to the text at `to_ref`.
-
-        Changes nothing in the repository. Raises `nothing_to_change` when the tracked branch
-        already holds that text.
-        """
+    async def way_back(self, parts: Sequence[PromptPart], *, to_ref: str, activated_sha256: str) -> RollbackProposal:
+        """Raises `nothing_to_change` when the tracked branch already holds that text."""
         async with self._opened() as (repo, tip):
-            if parts is None:
-                parts = (await self._read(repo, to_ref or "")).parts
             change = self._change(tip, parts)
             patch = await self._patch(repo, change)
             drift = measure_drift(activated_sha256, content_sha256(tip.parts))
             revert = await self._last_touched(repo, tip.commit)
             restores = await self._revert_restores(repo, revert, change)
             edited = await uncommitted_edits(repo, self._branch, tip)
-        target_sha256 = content_sha256(change.target)
-        target_ref = to_ref or f"sha256:{target_sha256}"
         return RollbackProposal(
-            target_version_ref=target_ref,
-            content_sha256=target_sha256,
+            target_version_ref=to_ref,
+            content_sha256=content_sha256(change.target),
             base_commit=tip.commit,
             diff=patch,
             revert_commit=revert,
@@ -189,31 +164,10 @@ class SkillFileAdapter:
             files=change.paths,
             redeploy_required=self._redeploy_required,
             post_apply=list(self._post_apply),
-            explanation=self._explain(change, target_ref, revert, restores),
+            explanation=self._explain(change, to_ref, revert, restores),
             drift=drift,
             warnings=_warnings(drift, edited),
         )
-
-    # The adapter interface, for callers that do not care where a prompt lives.
-
-    async def current_version(self) -> CurrentPrompt:
-        return await self.current()
-
-    async def propose_change(
-        self, parts: Sequence[PromptPart], *, message: str, name: str, expected_current_sha256: str
-    ) -> Intent:
-        """See `propose`, in branch mode."""
-        return await self.propose(parts, message, name, expected_current_sha256)
-
-    async def activate(self, draft: Draft) -> Activation:
-        """Whether a person has merged the draft; nothing is written, so it may be asked again."""
-        commit = await self.merged(draft.content_sha256)
-        return Activation(commit is not None, draft.content_sha256, f"git:{commit}" if commit else None)
-
-    async def rollback_to(
-        self, version_ref: str, *, activated_sha256: str, parts: Sequence[PromptPart] | None = None
-    ) -> RollbackProposal:
-        return await self.rollback_proposal(activated_sha256=activated_sha256, to_ref=version_ref, parts=parts)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Repository, Snapshot]]:
@@ -222,26 +176,9 @@ class SkillFileAdapter:
             tip = await objects.branch_tip(repo, branch)
             yield repo, await objects.read_snapshot(repo, tip, self._paths)
 
-    async def _read(self, repo: Repository, version_ref: str) -> Snapshot:
-        commit = objects.checked_object_id(version_ref)
-        if await objects.find_commit(repo, commit) is None:
-            raise StorageError("unknown_version", f"{repo.root} has no commit {commit}.", "Is the clone shallow?")
-        return await objects.read_snapshot(repo, commit, self._paths)
-
     async def _last_touched(self, repo: Repository, commit: str) -> str:
         found = await repo.git("rev-list", "--max-count=1", commit, "--", *self._paths)
         return found.line
-
-    async def _stored_version(self, repo: Repository, row: str) -> StoredVersion | None:
-        commit, seconds, author, summary = row.split("\0")
-        try:
-            snapshot = await objects.read_snapshot(repo, commit, self._paths)
-        except StorageError as error:
-            if error.code in ("git_failed", "git_missing", "git_timeout"):
-                raise
-            return None
-        created_at = datetime.fromtimestamp(int(seconds), UTC)
-        return StoredVersion(f"git:{commit}", content_sha256(snapshot.parts), created_at, author, summary)
 
     async def _proposal_branch(self, repo: Repository, branch_name: str) -> str:
         if branch_name.startswith("-"):
@@ -318,7 +255,7 @@ class SkillFileAdapter:
             "-p",
             parent,
             stdin=f"{body}\n".encode("utf-8", "replace"),
-            env=self._author.environment(),
+            env=BURNISH.environment(),
         )
         return made.line
 
@@ -337,27 +274,6 @@ class SkillFileAdapter:
         after = await objects.read_snapshot(repo, existing, self._paths)
         same = before.parts == change.tip.parts and after.parts == change.target
         return bases[0] if same else None
-
-    def _intent(
-        self,
-        change: _Change,
-        patch: str,
-        *,
-        branch: str | None = None,
-        commit: str | None = None,
-        base: str | None = None,
-    ) -> Intent:
-        return Intent(
-            parts=change.target,
-            content_sha256=content_sha256(change.target),
-            branch=branch,
-            commit=commit,
-            base_commit=base or change.tip.commit,
-            paths=change.paths,
-            diff=patch,
-            redeploy_required=self._redeploy_required,
-            post_apply=list(self._post_apply),
-        )
 
     async def _revert_restores(self, repo: Repository, revert: str, change: _Change) -> bool:
         bases = await objects.parents(repo, revert)
@@ -392,3 +308,16 @@ def _warnings(drift: Drift, edited: Sequence[str]) -> tuple[str, ...]:
     if edited:
         found.append(f"Uncommitted edits to {', '.join(edited)} are in the way: commit or discard them first.")
     return tuple(found)
+
+
+def _local(location: str) -> Path:
+    if "://" in location or location.startswith("git@"):
+        raise StorageError(
+            "repository_not_allowed", f"{location} is not a folder.", "Clone it, and give the local path."
+        )
+    path = Path(location)
+    if not path.is_absolute():
+        raise StorageError(
+            "repository_not_allowed", f"{location} is a relative path.", "Give the absolute path on the server."
+        )
+    return path

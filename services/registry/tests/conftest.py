@@ -13,7 +13,7 @@ from libs.service_kit.db import Database
 from services.registry.ledger import Ledger
 from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
-from services.registry.storage import Repositories
+from services.registry.stores import MergedStores
 from services.registry.tests.support import FIRST, SKILL, Parts, Repository
 
 
@@ -30,10 +30,8 @@ async def parts(database: Callable[[str], Awaitable[Database]], tmp_path: Path) 
     """The registry's parts on this test's database, without a bus."""
     db = await database("registry")
     ledger = Ledger(db)
-    repositories = Repositories([tmp_path / "repos"])
-    return Parts(
-        db, ledger, repositories, PendingMerges(db, ledger, repositories), Registration(db, ledger, repositories)
-    )
+    stores = MergedStores([tmp_path / "repos"])
+    return Parts(db, ledger, stores, PendingMerges(db, ledger, stores), Registration(db, ledger, stores))
 
 
 @pytest.fixture

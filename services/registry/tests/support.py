@@ -15,12 +15,12 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.contracts.versions import LivePrompt
 from libs.service_kit.db import Database
 from services.registry import prompts
-from services.registry.adapters.feed_prompts import FeedPromptsAdapter
+from services.registry.adapters.feed_prompts import FeedPrompts
 from services.registry.domain import Target
 from services.registry.ledger import Ledger
 from services.registry.pending_merges import PendingMerges
 from services.registry.registration import Registration
-from services.registry.storage import Repositories
+from services.registry.stores import MergedStores
 
 SKILL = "prompts/intent.md"
 FIRST = "# Intents\n\n- refund: money back\n"
@@ -76,7 +76,7 @@ class Parts:
 
     db: Database
     ledger: Ledger
-    repositories: Repositories
+    stores: MergedStores
     pending_merges: PendingMerges
     registration: Registration
 
@@ -85,8 +85,9 @@ class Parts:
 
     async def record(self, target: Target, text: str) -> str:
         async with self.db.transaction() as tx:
-            adapter = FeedPromptsAdapter(tx.conn, target, by="ada")
-            return (await adapter.record([PromptPart(path="prompt", text=text)])).version_ref
+            parts = [PromptPart(path="prompt", text=text)]
+            recorded = await FeedPrompts(None).record(tx.conn, target, parts, by="ada", origin="manual")
+            return recorded.version_ref
 
     async def live(self, target: Target) -> LivePrompt:
         return await prompts.live_prompt(self.db, self.ledger, target)

@@ -19,7 +19,6 @@ from services.registry.domain import (
     chained,
     field_changes,
     previous_version,
-    storage_moved,
     verify,
 )
 from services.registry.tests.support import FIRST, SECOND, in_table
@@ -125,7 +124,3 @@ def test_a_new_touchpoint_lists_what_it_sets() -> None:
     fields = {change.field: change.after for change in field_changes(None, in_table())}
     assert fields["id"] == "summary"
     assert "thresholds.min_evidence" not in fields
-
-
-def test_another_initial_text_is_no_move() -> None:
-    assert not storage_moved(in_table(text=FIRST), in_table(text=SECOND))

@@ -251,7 +251,7 @@ async def test_an_edit_behind_the_ledgers_back_is_told_once(
     await parts.register(in_git, in_table(), in_table("asleep"))
 
     async def check() -> int:
-        return await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check()
+        return await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.stores).check()
 
     assert await check() == 0
     repository.commit(SKILL, THIRD)
@@ -277,7 +277,7 @@ async def test_a_merge_that_was_not_noticed_yet_is_no_drift(
     approval = approved("support.intent", await parts.live(IN_GIT), SECOND)
     await deliver(approval)
     repository.git("merge", "-q", f"burnish/{approval.proposal_id.hex[:12]}")
-    assert await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check() == 0
+    assert await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.stores).check() == 0
     assert (await parts.live(IN_GIT)).parts[0].text == SECOND
 
 

@@ -13,13 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from services.registry.adapters import Intent, PromptPart, SkillFileAdapter, StorageError
+from services.registry.adapters.base import PromptPart, ProposedChange, StorageError
+from services.registry.adapters.skill_file import SkillFile
 from services.registry.git import refs, run
 from services.registry.tests.support import FIRST, SECOND, SKILL, Repository
 
 SECRET = "# Intents\n\n- canary: a text of somebody else\n"
 FAST_S = 15.0
 """Far below the time limit of one command: nothing waits for a pipe or for a program."""
+
+
+async def propose(adapter: SkillFile, name: str, text: str = SECOND) -> ProposedChange:
+    held = (await adapter.current()).content_sha256
+    return await adapter.propose([PromptPart(path=SKILL, text=text)], message="m", name=name, expected_sha256=held)
 
 
 class Place:
@@ -35,13 +41,11 @@ class Place:
         self.out = self.outside.root / ".git"
         self.at = self.repo.root
 
-    def adapter(self) -> SkillFileAdapter:
-        return SkillFileAdapter(self.at, "main", [SKILL], roots=[self.root])
+    def adapter(self) -> SkillFile:
+        return SkillFile(self.at, "main", [SKILL], roots=[self.root])
 
-    async def propose(self, name: str = "p1") -> Intent:
-        adapter = self.adapter()
-        current = await adapter.current()
-        return await adapter.propose([PromptPart(path=SKILL, text=SECOND)], "m", name, current.content_sha256)
+    async def propose(self, name: str = "p1") -> ProposedChange:
+        return await propose(self.adapter(), name)
 
     def replace(self, name: str, by: Callable[[Path], object]) -> None:
         path = self.git / name
@@ -262,7 +266,7 @@ async def test_what_stays_below_a_root_is_fine(place: Place) -> None:
     (place.root / "clone/.git/objects/info/alternates").write_text("../../../apart/objects\n")
     (place.root / "link").symlink_to("clone")
     for folder, branch in (("shared", "main"), ("clone", "main"), ("link", "main")):
-        adapter = SkillFileAdapter(place.root / folder, branch, [SKILL], roots=[place.root])
+        adapter = SkillFile(place.root / folder, branch, [SKILL], roots=[place.root])
         assert (await adapter.current()).parts[0].text == FIRST
 
 
@@ -272,13 +276,17 @@ async def test_a_linked_work_tree_and_a_submodule_are_repositories(place: Place)
     module.commit(SKILL, FIRST)
     place.repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(module.root), "sub")
     for folder, branch in ((place.root / "tree", "other"), (place.repo.root / "sub", "main")):
-        adapter = SkillFileAdapter(folder, branch, [SKILL], roots=[place.root])
+        adapter = SkillFile(folder, branch, [SKILL], roots=[place.root])
         current = await adapter.current()
-        draft = await adapter.propose([PromptPart(path=SKILL, text=SECOND)], "m", "p1", current.content_sha256)
+        draft = await adapter.propose(
+            [PromptPart(path=SKILL, text=SECOND)], message="m", name="p1", expected_sha256=current.content_sha256
+        )
         assert draft.commit
         (folder / SKILL).write_text("edited")
         with pytest.raises(StorageError, match="uncommitted"):
-            await adapter.propose([PromptPart(path=SKILL, text=SECRET)], "m", "p2", current.content_sha256)
+            await adapter.propose(
+                [PromptPart(path=SKILL, text=SECRET)], message="m", name="p2", expected_sha256=current.content_sha256
+            )
 
 
 @pytest.mark.parametrize("key", ["include.path", "includeIf.gitdir:/**.path", "includeIf.onbranch:main.path"])

@@ -76,6 +76,9 @@ async def test_moving_the_prompt_makes_what_stands_there_live(
         ({"paths": ["prompts/none.md"]}, "storage.paths", "Commit it first"),
         ({"paths": ["../../etc/passwd"]}, "storage.paths", "out of the repository"),
         ({"adapter": "inline"}, "storage.adapter", "feed_prompts and skill_file"),
+        ({"repository": None}, "storage.repository", "absolute path of the clone"),
+        ({"paths": []}, "storage.paths", "`path`"),
+        ({"adapter": "feed_prompts", "initial_text": "x"}, "storage.paths", "Leave out the paths"),
     ],
 )
 async def test_a_prompt_that_cannot_be_read_stops_the_whole_apply(

@@ -14,18 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from services.registry.adapters import (
+from services.registry.adapters.base import (
     DRIFT_WARNING,
+    MAX_PART_CHARACTERS,
     MAX_TEXT_BYTES,
-    Identity,
-    Intent,
+    MergedStore,
     PromptPart,
-    PromptStorageAdapter,
-    SkillFileAdapter,
+    ProposedChange,
+    RollbackProposal,
     StorageError,
     content_sha256,
+    prompt_part,
 )
-from services.registry.adapters.base import MAX_PART_CHARACTERS, prompt_part
+from services.registry.adapters.skill_file import SkillFile
 from services.registry.git import run as git_module
 
 SKILL = "skills/intent.md"
@@ -94,8 +95,8 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
-def adapter_for(repository: Repository, *paths: str) -> SkillFileAdapter:
-    return SkillFileAdapter(repository.root, "main", paths or (SKILL,), roots=[repository.root.parent])
+def adapter_for(repository: Repository, *paths: str) -> SkillFile:
+    return SkillFile(repository.root, "main", paths or (SKILL,), roots=[repository.root.parent])
 
 
 def prompt(text: str, path: str = SKILL) -> list[PromptPart]:
@@ -106,9 +107,24 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-async def propose(adapter: SkillFileAdapter, text: str, name: str = "p1", path: str = SKILL) -> Intent:
+async def propose(adapter: SkillFile, text: str, name: str = "p1", path: str = SKILL) -> ProposedChange:
     current = await adapter.current()
-    return await adapter.propose(prompt(text, path), "Better refunds", name, current.content_sha256)
+    return await adapter.propose(
+        prompt(text, path), message="Better refunds", name=name, expected_sha256=current.content_sha256
+    )
+
+
+async def seen(adapter: SkillFile, wanted_sha256: str) -> str | None:
+    """The commit at which the store holds the text; its two namings agree."""
+    found = await adapter.merged(wanted_sha256)
+    if found is None:
+        return None
+    assert found.where == f"commit {found.version_ref.removeprefix('git:')}"
+    return found.version_ref.removeprefix("git:")
+
+
+async def way_back(adapter: SkillFile, text: str, *, live: str = FIRST, to_ref: str = "git:x") -> RollbackProposal:
+    return await adapter.way_back(prompt(text), to_ref=to_ref, activated_sha256=sha(live))
 
 
 def applies(repository: Repository, patch: str) -> None:
@@ -148,11 +164,11 @@ async def test_current_reads_the_branch_and_names_the_commit_that_touched_the_fi
     repository: Repository,
 ) -> None:
     touched = repository.rev("HEAD")
-    tip = repository.commit("README.md", "other\n")
+    repository.commit("README.md", "other\n")
     current = await adapter_for(repository).current()
     assert current.parts == (PromptPart(path=SKILL, text=FIRST),)
     assert current.content_sha256 == sha(FIRST)
-    assert (current.version_ref, current.tip) == (f"git:{touched}", tip)
+    assert current.version_ref == f"git:{touched}"
 
 
 @pytest.mark.parametrize("text", ["a\r\nb\r\n", "no newline", "\ufeffmark\r\rold mac", "", "\n\n", "日本 🙂\n"])
@@ -171,39 +187,6 @@ async def test_uncommitted_text_and_other_branches_are_not_read(repository: Repo
     repository.commit(SKILL, SECOND)
     repository.write(SKILL, THIRD)
     assert (await adapter_for(repository).current()).parts[0].text == FIRST
-
-
-async def test_versions_are_the_commits_that_touched_the_prompt(repository: Repository) -> None:
-    first = repository.rev("HEAD")
-    repository.commit("README.md", "other\n")
-    second = repository.commit(SKILL, SECOND, "Zweite Fassung: ü")
-    versions = await adapter_for(repository).list_versions()
-    assert [v.version_ref for v in versions] == [f"git:{second}", f"git:{first}"]
-    assert [v.content_sha256 for v in versions] == [sha(SECOND), sha(FIRST)]
-    assert (versions[0].summary, versions[0].author) == ("Zweite Fassung: ü", "Ada")
-    assert versions[0].created_at.utcoffset() is not None
-    assert len(await adapter_for(repository).list_versions(limit=1)) == 1
-
-
-async def test_versions_leave_out_commits_without_a_whole_prompt(repository: Repository) -> None:
-    repository.git("rm", "-q", "--", SKILL)
-    repository.git("commit", "-q", "-m", "Gone")
-    repository.commit(SKILL, SECOND)
-    assert len(await adapter_for(repository).list_versions()) == 2
-
-
-async def test_a_version_can_be_read_again(repository: Repository) -> None:
-    adapter = adapter_for(repository)
-    reference = (await adapter.current()).version_ref
-    repository.commit(SKILL, SECOND)
-    assert await adapter.read(reference) == (PromptPart(path=SKILL, text=FIRST),)
-
-
-@pytest.mark.parametrize("reference", ["git:" + "0" * 40, "git:HEAD", "git:--all", "main", "git:abc", ""])
-async def test_unknown_versions_are_refused(repository: Repository, reference: str) -> None:
-    with pytest.raises(StorageError) as refused:
-        await adapter_for(repository).read(reference)
-    assert refused.value.code == "unknown_version"
 
 
 async def test_packed_refs_and_objects(repository: Repository) -> None:
@@ -232,22 +215,6 @@ async def test_propose_makes_one_commit_on_its_own_branch_and_touches_nothing_el
     assert repository.git("diff", "--name-only", "main", "burnish/p1").decode().split() == [SKILL]
     log = repository.git("log", "-1", "--format=%an <%ae> %cn %B", "burnish/p1").decode().strip()
     assert log == "Burnish <burnish@localhost> Burnish Better refunds"
-    applies(repository, intent.diff)
-
-
-async def test_the_author_can_be_configured(repository: Repository) -> None:
-    adapter = SkillFileAdapter(
-        repository.root, "main", [SKILL], roots=[repository.root], author=Identity("Bot", "bot@example.org")
-    )
-    await propose(adapter, SECOND)
-    assert repository.git("log", "-1", "--format=%ae", "burnish/p1").decode().strip() == "bot@example.org"
-
-
-async def test_patch_mode_leaves_not_a_byte_behind(repository: Repository) -> None:
-    before = repository.everything()
-    intent = await adapter_for(repository).propose(prompt(SECOND), "m", "p1", sha(FIRST), mode="patch")
-    assert repository.everything() == before
-    assert (intent.branch, intent.commit) == (None, None)
     applies(repository, intent.diff)
 
 
@@ -310,7 +277,7 @@ async def test_a_branch_that_moved_between_read_and_propose_is_a_conflict(reposi
     repository.commit(SKILL, SECOND)
     before = repository.everything()
     with pytest.raises(StorageError) as refused:
-        await adapter.propose(prompt(THIRD), "m", "p1", seen.content_sha256)
+        await adapter.propose(prompt(THIRD), message="m", name="p1", expected_sha256=seen.content_sha256)
     assert refused.value.code == "conflict"
     assert repository.everything() == before
 
@@ -319,7 +286,7 @@ async def test_an_unrelated_move_between_read_and_propose_is_fine(repository: Re
     adapter = adapter_for(repository)
     seen = await adapter.current()
     tip = repository.commit("README.md", "unrelated\n")
-    intent = await adapter.propose(prompt(SECOND), "m", "p1", seen.content_sha256)
+    intent = await adapter.propose(prompt(SECOND), message="m", name="p1", expected_sha256=seen.content_sha256)
     assert intent.base_commit == tip
 
 
@@ -334,7 +301,7 @@ async def test_different_proposals_made_concurrently(repository: Repository) -> 
     apart = await asyncio.gather(propose(adapter, SECOND, "a"), propose(adapter, THIRD, "b"))
     assert [repository.rev("burnish/a"), repository.rev("burnish/b")] == [i.commit for i in apart]
     racing = await asyncio.gather(propose(adapter, SECOND, "c"), propose(adapter, THIRD, "c"), return_exceptions=True)
-    assert sorted(type(result).__name__ for result in racing) == ["Intent", "StorageError"]
+    assert sorted(type(result).__name__ for result in racing) == ["ProposedChange", "StorageError"]
 
 
 async def test_several_parts_and_file_modes(repository: Repository) -> None:
@@ -345,7 +312,9 @@ async def test_several_parts_and_file_modes(repository: Repository) -> None:
     repository.git("commit", "-q", "-m", "Mode")
     adapter = adapter_for(repository, SKILL, other)
     current = await adapter.current()
-    intent = await adapter.propose(prompt("zwei, ü\n", other), "m", "p1", current.content_sha256)
+    intent = await adapter.propose(
+        prompt("zwei, ü\n", other), message="m", name="p1", expected_sha256=current.content_sha256
+    )
     whole = [PromptPart(path=SKILL, text=FIRST), PromptPart(path=other, text="zwei, ü\n")]
     assert (list(intent.parts), intent.content_sha256) == (whole, content_sha256(whole))
     assert intent.paths == (other,)
@@ -382,9 +351,9 @@ async def test_any_text_survives_the_round_trip(repository: Repository, text: st
     if text == FIRST:
         return
     adapter = adapter_for(repository)
-    intent = await adapter.propose(prompt(text), "m", "any", sha(FIRST), mode="patch")
-    assert intent.content_sha256 == sha(text)
-    applies(repository, intent.diff)
+    back = await way_back(adapter, text)
+    assert back.content_sha256 == sha(text)
+    applies(repository, back.diff)
 
 
 # Uncommitted edits
@@ -416,16 +385,13 @@ def _replaced_by_a_link(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize("edit", [_edited, _staged, _staged_then_undone_on_disk, _deleted, _replaced_by_a_link])
-@pytest.mark.parametrize("mode", ["branch", "patch"])
 async def test_uncommitted_edits_are_named_and_nothing_is_written(
-    repository: Repository, edit: Callable[[Repository], None], mode: str
+    repository: Repository, edit: Callable[[Repository], None]
 ) -> None:
     edit(repository)
     before = repository.everything()
     with pytest.raises(StorageError) as refused:
-        await adapter_for(repository).propose(
-            prompt(THIRD), "m", "p1", sha(FIRST), mode="patch" if mode == "patch" else "branch"
-        )
+        await adapter_for(repository).propose(prompt(THIRD), message="m", name="p1", expected_sha256=sha(FIRST))
     assert refused.value.code == "uncommitted_edits"
     assert SKILL in refused.value.message
     assert repository.everything() == before
@@ -488,11 +454,9 @@ async def test_an_intent_becomes_effective_when_a_person_merges(repository: Repo
     adapter = adapter_for(repository)
     intent = await propose(adapter, SECOND)
     assert await adapter.merged(intent.content_sha256) is None
-    assert not (await adapter.activate(intent)).effective
     repository.commit("README.md", "meanwhile\n")
     repository.git("merge", "-q", "--no-ff", "--no-edit", "burnish/p1")
-    assert await adapter.merged(intent.content_sha256) == intent.commit
-    assert (await adapter.activate(intent)).version_ref == f"git:{intent.commit}"
+    assert await seen(adapter, intent.content_sha256) == intent.commit
     assert (repository.root / SKILL).read_text() == SECOND
 
 
@@ -500,7 +464,7 @@ async def test_a_patch_applied_by_hand_confirms_as_well(repository: Repository) 
     adapter = adapter_for(repository)
     intent = await propose(adapter, SECOND)
     commit = repository.apply(intent.diff, "By hand")
-    assert await adapter.merged(intent.content_sha256) == commit
+    assert await seen(adapter, intent.content_sha256) == commit
     assert repository.git("status", "--porcelain") == b""
 
 
@@ -513,7 +477,7 @@ async def test_rollback_proposal_restores_the_text_and_changes_nothing(repositor
     second = repository.commit(SKILL, SECOND)
     repository.write("README.md", "half-written")
     before = repository.everything()
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(SECOND), to_ref=first)
+    rollback = await way_back(adapter, FIRST, live=SECOND, to_ref=first)
     assert repository.everything() == before
     assert (rollback.revert_commit, rollback.revert_restores) == (second, True)
     assert (rollback.files, rollback.content_sha256) == ((SKILL,), sha(FIRST))
@@ -529,7 +493,7 @@ async def test_reverting_the_named_commit_gives_the_same_text(repository: Reposi
     adapter = adapter_for(repository)
     first = (await adapter.current()).version_ref
     repository.commit(SKILL, SECOND)
-    rollback = await adapter.rollback_to(first, activated_sha256=sha(SECOND))
+    rollback = await way_back(adapter, FIRST, live=SECOND, to_ref=first)
     repository.git("revert", "--no-edit", rollback.revert_commit)
     assert await adapter.merged(rollback.content_sha256)
 
@@ -541,7 +505,7 @@ async def test_rollback_over_several_versions_says_that_a_revert_is_not_enough(
     first = (await adapter.current()).version_ref
     repository.commit(SKILL, SECOND)
     repository.commit(SKILL, THIRD)
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(THIRD), to_ref=first)
+    rollback = await way_back(adapter, FIRST, live=THIRD, to_ref=first)
     assert not rollback.revert_restores
     assert "would not be enough" in rollback.explanation
     applies(repository, rollback.diff)
@@ -552,37 +516,36 @@ async def test_rollback_warns_of_drift_and_still_proceeds(repository: Repository
     first = (await adapter.current()).version_ref
     repository.commit(SKILL, SECOND)
     repository.commit(SKILL, THIRD, "Behind the ledger's back")
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(SECOND), to_ref=first)
+    rollback = await way_back(adapter, FIRST, live=SECOND, to_ref=first)
     assert rollback.drift.drifted
     assert (rollback.drift.expected_sha256, rollback.drift.found_sha256) == (sha(SECOND), sha(THIRD))
     assert rollback.warnings == (DRIFT_WARNING,)
-    assert (await adapter.drift(sha(SECOND))).drifted
     applies(repository, rollback.diff)
 
 
 async def test_rollback_to_a_text_that_git_never_saw(repository: Repository) -> None:
     adapter = adapter_for(repository)
     before = repository.everything()
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(FIRST), parts=prompt("from the ledger"))
+    rollback = await way_back(adapter, "from the ledger", live=FIRST)
     assert repository.everything() == before
-    assert rollback.target_version_ref == f"sha256:{sha('from the ledger')}"
+    assert rollback.target_version_ref == "git:x"
     applies(repository, rollback.diff)
 
 
 async def test_rollback_warns_of_uncommitted_edits(repository: Repository) -> None:
     repository.write(SKILL, THIRD)
-    rollback = await adapter_for(repository).rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
+    rollback = await way_back(adapter_for(repository), SECOND, live=FIRST)
     assert len(rollback.warnings) == 1 and SKILL in rollback.warnings[0]
 
 
 async def test_rollback_to_the_present_text_is_nothing_to_change(repository: Repository) -> None:
     with pytest.raises(StorageError) as refused:
-        await adapter_for(repository).rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(FIRST))
+        await way_back(adapter_for(repository), FIRST, live=FIRST)
     assert refused.value.code == "nothing_to_change"
 
 
 async def test_configured_steps_reach_the_person(repository: Repository) -> None:
-    adapter = SkillFileAdapter(
+    adapter = SkillFile(
         repository.root,
         "main",
         [SKILL],
@@ -591,7 +554,7 @@ async def test_configured_steps_reach_the_person(repository: Repository) -> None
         post_apply=["make sync-taxonomy"],
     )
     intent = await propose(adapter, SECOND)
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
+    rollback = await way_back(adapter, SECOND, live=FIRST)
     assert intent.post_apply == rollback.post_apply == ["make sync-taxonomy"]
     assert intent.redeploy_required and rollback.redeploy_required
     assert "make sync-taxonomy" in rollback.explanation and "redeploy" in rollback.explanation
@@ -603,14 +566,14 @@ async def test_configured_steps_reach_the_person(repository: Repository) -> None
 async def test_bare_repository(repository: Repository, tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     repository.git("clone", "-q", "--bare", str(repository.root), str(bare))
-    adapter = SkillFileAdapter(bare, "main", [SKILL], roots=[tmp_path])
+    adapter = SkillFile(bare, "main", [SKILL], roots=[tmp_path])
     intent = await propose(adapter, SECOND)
     assert repository.git("cat-file", "blob", f"burnish/p1:{SKILL}", at=bare) == SECOND.encode()
     applies(repository, intent.diff)
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(THIRD))
+    rollback = await way_back(adapter, THIRD, live=FIRST)
     applies(repository, rollback.diff)
     repository.git("update-ref", "refs/heads/main", "refs/heads/burnish/p1", at=bare)
-    assert await adapter.merged(intent.content_sha256) == intent.commit
+    assert await seen(adapter, intent.content_sha256) == intent.commit
 
 
 async def test_sha256_object_format(tmp_path: Path) -> None:
@@ -621,7 +584,7 @@ async def test_sha256_object_format(tmp_path: Path) -> None:
     assert len(first) == len(intent.commit or "") == 64
     assert (await propose(adapter, SECOND)).commit == intent.commit
     repository.git("merge", "-q", "burnish/p1")
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(SECOND), to_ref=f"git:{first}")
+    rollback = await way_back(adapter, FIRST, live=SECOND, to_ref=f"git:{first}")
     applies(repository, rollback.diff)
 
 
@@ -636,7 +599,7 @@ async def test_repository_of_another_owner(repository: Repository) -> None:
 async def test_folder_names_with_awkward_characters(tmp_path: Path) -> None:
     repository = Repository(tmp_path / 'a:b "c" \\ ü')
     repository.commit(SKILL, FIRST)
-    rollback = await adapter_for(repository).rollback_proposal(activated_sha256=sha(FIRST), parts=prompt(SECOND))
+    rollback = await way_back(adapter_for(repository), SECOND, live=FIRST)
     applies(repository, rollback.diff)
 
 
@@ -702,10 +665,9 @@ async def test_nothing_that_a_hostile_repository_names_is_executed(repository: R
     # Same size, other time: the state in which git itself would run the clean filter.
     repository.write(SKILL, SECOND)
     adapter = adapter_for(repository)
-    await adapter.list_versions()
     intent = await propose(adapter, THIRD + "trailing  \n")
-    rollback = await adapter.rollback_proposal(activated_sha256=sha(SECOND), parts=prompt(FIRST))
-    assert (await adapter.merged(sha(SECOND))) == second
+    rollback = await way_back(adapter, FIRST, live=SECOND)
+    assert await seen(adapter, sha(SECOND)) == second
     repository.write(SKILL, SECOND.replace("money", "penny"))
     with pytest.raises(StorageError, match="uncommitted"):
         await propose(adapter, THIRD, "p2")
@@ -784,14 +746,14 @@ async def test_a_linked_folder_in_the_work_tree_is_not_followed(repository: Repo
 )
 def test_paths_that_are_not_plain_are_refused(tmp_path: Path, path: str, code: str) -> None:
     with pytest.raises(StorageError) as refused:
-        SkillFileAdapter(tmp_path, "main", [path], roots=[tmp_path])
+        SkillFile(tmp_path, "main", [path], roots=[tmp_path])
     assert refused.value.code == code
 
 
 @pytest.mark.parametrize("paths", [[], ["a.md", "a.md"]])
 def test_a_prompt_has_paths_and_each_once(tmp_path: Path, paths: list[str]) -> None:
     with pytest.raises(StorageError) as refused:
-        SkillFileAdapter(tmp_path, "main", paths, roots=[tmp_path])
+        SkillFile(tmp_path, "main", paths, roots=[tmp_path])
     assert refused.value.code == "bad_path"
 
 
@@ -805,7 +767,7 @@ async def test_bad_branch_names_are_refused(repository: Repository, name: str) -
 @pytest.mark.parametrize("name", ["-d", "a..b", "a\nb", "", "refs/heads/main"])
 async def test_bad_tracked_branches_are_refused(repository: Repository, name: str) -> None:
     with pytest.raises(StorageError) as refused:
-        await SkillFileAdapter(repository.root, name, [SKILL], roots=[repository.root]).current()
+        await SkillFile(repository.root, name, [SKILL], roots=[repository.root]).current()
     assert refused.value.code == "bad_branch_name"
 
 
@@ -825,10 +787,10 @@ async def test_missing_things_are_told_apart(repository: Repository, tmp_path: P
     (tmp_path / "plain").mkdir()
     (repository.root / "docs").mkdir()
     cases = {
-        "repository_missing": SkillFileAdapter(tmp_path / "nowhere", "main", [SKILL], roots=[tmp_path]),
-        "not_a_repository": SkillFileAdapter(tmp_path / "plain", "main", [SKILL], roots=[tmp_path]),
-        "branch_missing": SkillFileAdapter(repository.root, "trunk", [SKILL], roots=[tmp_path]),
-        "path_missing": SkillFileAdapter(repository.root, "main", ["skills/none.md"], roots=[tmp_path]),
+        "repository_missing": SkillFile(tmp_path / "nowhere", "main", [SKILL], roots=[tmp_path]),
+        "not_a_repository": SkillFile(tmp_path / "plain", "main", [SKILL], roots=[tmp_path]),
+        "branch_missing": SkillFile(repository.root, "trunk", [SKILL], roots=[tmp_path]),
+        "path_missing": SkillFile(repository.root, "main", ["skills/none.md"], roots=[tmp_path]),
     }
     for code, adapter in cases.items():
         with pytest.raises(StorageError) as refused:
@@ -836,7 +798,7 @@ async def test_missing_things_are_told_apart(repository: Repository, tmp_path: P
         assert refused.value.code == code
         assert refused.value.hint
     with pytest.raises(StorageError) as refused:
-        await SkillFileAdapter(repository.root / "docs", "main", [SKILL], roots=[tmp_path]).current()
+        await SkillFile(repository.root / "docs", "main", [SKILL], roots=[tmp_path]).current()
     assert refused.value.code == "not_a_repository"
     with pytest.raises(StorageError, match="It has: main"):
         await cases["branch_missing"].current()
@@ -856,12 +818,12 @@ async def test_the_parts_of_a_prompt_have_a_size_together(repository: Repository
     for path in paths:
         repository.commit(path, "small\n")
     adapter = adapter_for(repository, *paths)
-    seen = (await adapter.current()).content_sha256
+    held = (await adapter.current()).content_sha256
     full = [prompt_part(path, "x" * MAX_PART_CHARACTERS) for path in paths]
-    assert (await adapter.propose(full, "m", "full", seen)).commit
+    assert (await adapter.propose(full, message="m", name="full", expected_sha256=held)).commit
     over = [prompt_part(paths[0], "x" * (MAX_PART_CHARACTERS - 1) + "ü"), *full[1:]]
     with pytest.raises(StorageError) as refused:
-        await adapter.propose(over, "m", "over", seen)
+        await adapter.propose(over, message="m", name="over", expected_sha256=held)
     assert refused.value.code == "text_too_large"
 
 
@@ -924,10 +886,11 @@ async def test_failures_never_quote_the_prompt(repository: Repository) -> None:
     adapter = adapter_for(repository)
     for text, expected in ((f"{secret}\n", None), (f"{secret}\0", None), (f"{secret}!\n", "0" * 64)):
         with pytest.raises(StorageError) as refused:
-            await adapter.propose(prompt(text), secret, "p1", expected or sha(f"{secret}\n"))
+            await adapter.propose(
+                prompt(text), message=secret, name="p1", expected_sha256=expected or sha(f"{secret}\n")
+            )
         assert secret not in str(refused.value)
 
 
-def test_the_adapter_fits_the_interface(tmp_path: Path) -> None:
-    adapter: PromptStorageAdapter = SkillFileAdapter(tmp_path, "main", [SKILL], roots=[tmp_path])
-    assert adapter.tier == 2
+def test_the_adapter_is_a_store_that_a_person_merges_into() -> None:
+    assert issubclass(SkillFile, MergedStore)

@@ -16,7 +16,8 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of
 from services.registry import metrics
-from services.registry.adapters import SkillFileAdapter, StorageError
+from services.registry.adapters.base import StorageError
+from services.registry.adapters.skill_file import SkillFile
 from services.registry.domain import Target
 from services.registry.drift import DriftCheck
 from services.registry.git import repository as repositories
@@ -85,7 +86,7 @@ async def test_the_others_are_confirmed_and_checked(
     assert left[0].error_code in ("repository_missing", "repository_damaged", "repository_not_allowed")
     assert left[0].error
     registered["c.fine"].commit(SKILL, THIRD, "Behind the ledger's back")
-    check = DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories)
+    check = DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.stores)
     drifted = await check.check()
     # A repository that is not there has no text any more; one that cannot be read says nothing.
     gone = left[0].error_code == "repository_missing"
@@ -177,7 +178,7 @@ async def test_whatever_is_raised_while_a_repository_is_open_is_an_answer(
 
     monkeypatch.setattr(repositories, "run", raising)
     with pytest.raises(StorageError) as told:
-        await SkillFileAdapter(repository.root, "main", [SKILL], roots=[tmp_path]).current()
+        await SkillFile(repository.root, "main", [SKILL], roots=[tmp_path]).current()
     assert told.value.code in ("repository_damaged", "git_timeout")
     assert "canary" not in str(told.value)
 

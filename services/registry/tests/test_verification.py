@@ -122,10 +122,10 @@ async def _history(parts: Parts, in_git: Touchpoint, repository: Repository) -> 
     await parts.pending_merges.take_up(event_of(approved("support.intent", await parts.live(GIT), THIRD)))
     await parts.pending_merges.propose_rollback(GIT, live.version_ref, by="bob", reason="worse")
     repository.commit(SKILL, "edited by hand\n")
-    await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check()
+    await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.stores).check()
     repository.git("rm", "-q", SKILL)
     repository.git("commit", "-q", "-m", "Gone")
-    await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.repositories).check()
+    await DriftCheck(parts.db, parts.ledger, parts.pending_merges, parts.stores).check()
 
 
 # --- every column of every row ----------------------------------------------------------------------------
