@@ -12,6 +12,7 @@ import asyncpg
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.queries.scanner import ListScanRuns, ScanRun
 from libs.service_kit.db import Connection
+from libs.service_kit.records import Columns
 from services.scanner.domain import Source, Watermark
 
 # --- sources of a touchpoint -------------------------------------------------------------------------------
@@ -184,20 +185,18 @@ ORDER BY started_at DESC, run_id LIMIT $1
 """
 
 
+_RUN = Columns(
+    """
+    run_id uuid, touchpoint_id text, scanner text, started_at timestamptz, duration_ms float8, signals_emitted int,
+    ok boolean, error text
+    """
+)
+_ADD_RUN = _RUN.insert_into("scan_runs")
+
+
 async def add_run(conn: Connection, run: ScanRun) -> None:
     """Record a run."""
-    await conn.execute(
-        "INSERT INTO scan_runs (run_id, touchpoint_id, scanner, started_at, duration_ms, signals_emitted, ok, error) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        run.run_id,
-        run.touchpoint_id,
-        run.scanner,
-        run.started_at,
-        run.duration_ms,
-        run.signals_emitted,
-        run.ok,
-        run.error,
-    )
+    await conn.execute(_ADD_RUN, [run.model_dump()])
 
 
 async def runs(conn: Connection, query: ListScanRuns) -> list[ScanRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,22 +11,21 @@ import asyncpg
 
 from libs.contracts.evaluations import Variant
 from libs.service_kit.db import Connection
+from libs.service_kit.records import Columns
 from services.ab_runner.domain import Arm, Run
 from services.ab_runner.reports import Baseline, Outcome, Regression
 
-_ADD = """
-INSERT INTO baselines (baseline_id, touchpoint_id, workspace_id, run_id, variant, content_sha256, suite_sha256,
-    metrics, promoted_by, holds_since)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT DO NOTHING
-RETURNING true
-"""
-_HISTORY = """
-SELECT baseline_id, touchpoint_id, workspace_id, run_id, variant, content_sha256, suite_sha256, metrics,
-       promoted_by, holds_since
-FROM baselines WHERE touchpoint_id = $1 AND workspace_id IS NOT DISTINCT FROM $2
+_COLUMNS = Columns(
+    """
+    baseline_id uuid, touchpoint_id text, workspace_id uuid, run_id uuid, variant jsonb, content_sha256 text,
+    suite_sha256 text, metrics jsonb, promoted_by text, holds_since timestamptz
+    """
+)
+_ADD = f"{_COLUMNS.insert_into('baselines')} ON CONFLICT DO NOTHING RETURNING true"
+_HISTORY = f"""
+SELECT {_COLUMNS.names} FROM baselines WHERE touchpoint_id = $1 AND workspace_id IS NOT DISTINCT FROM $2
 ORDER BY holds_since DESC, recorded_at DESC LIMIT $3
-"""
+"""  # noqa: S608
 _RESULT_OF_TEXT = """
 SELECT run_id, suite_sha256, outcome, b_sha256 = $2 AS is_b,
        CASE WHEN b_sha256 = $2 THEN variant_b ELSE variant_a END AS variant
@@ -33,13 +33,13 @@ FROM runs
 WHERE status = 'completed' AND touchpoint_id = $1 AND (b_sha256 = $2 OR a_sha256 = $2)
 ORDER BY (proposal_id = $3) DESC NULLS LAST, finished_at DESC LIMIT 1
 """
-_ADD_REGRESSIONS = """
-INSERT INTO eval_regression_events
-    (run_id, touchpoint_id, workspace_id, baseline_id, version_ref, metric, baseline, value, delta, band, severity)
-SELECT $1, $2, $3, $4, $5, *
-FROM unnest($6::text[], $7::float8[], $8::float8[], $9::float8[], $10::float8[], $11::text[])
-ON CONFLICT DO NOTHING
-"""
+_REGRESSION = Columns(
+    """
+    run_id uuid, touchpoint_id text, workspace_id uuid, baseline_id uuid, version_ref text, metric text,
+    baseline float8, value float8, delta float8, band float8, severity text
+    """
+)
+_ADD_REGRESSIONS = f"{_REGRESSION.insert_into('eval_regression_events')} ON CONFLICT DO NOTHING"
 
 
 class ResultOfText(NamedTuple):
@@ -53,19 +53,8 @@ class ResultOfText(NamedTuple):
 
 async def add(conn: Connection, baseline: Baseline) -> bool:
     """Record a baseline; False when it was recorded before."""
-    added = await conn.fetchval(
-        _ADD,
-        baseline.baseline_id,
-        baseline.touchpoint_id,
-        baseline.workspace_id,
-        baseline.run_id,
-        baseline.variant.model_dump(mode="json") if baseline.variant else None,
-        baseline.content_sha256,
-        baseline.suite_sha256,
-        baseline.metrics,
-        baseline.promoted_by,
-        baseline.holds_since,
-    )
+    variant = baseline.variant.model_dump(mode="json") if baseline.variant else None
+    added = await conn.fetchval(_ADD, [{**asdict(baseline), "variant": variant}])
     return bool(added)
 
 
@@ -94,20 +83,14 @@ async def result_of_text(
 
 async def add_regressions(conn: Connection, run: Run, regressions: Sequence[Regression]) -> None:
     """Record the metrics that fell, one row each."""
-    await conn.execute(
-        _ADD_REGRESSIONS,
-        run.run_id,
-        run.touchpoint_id,
-        run.workspace_id,
-        run.baseline_id,
-        run.variant_b.version_ref,
-        [r.metric for r in regressions],
-        [r.baseline for r in regressions],
-        [r.value for r in regressions],
-        [r.delta for r in regressions],
-        [r.band for r in regressions],
-        [r.severity for r in regressions],
-    )
+    of_run = {
+        "run_id": run.run_id,
+        "touchpoint_id": run.touchpoint_id,
+        "workspace_id": run.workspace_id,
+        "baseline_id": run.baseline_id,
+        "version_ref": run.variant_b.version_ref,
+    }
+    await conn.execute(_ADD_REGRESSIONS, [{**of_run, **asdict(regression)} for regression in regressions])
 
 
 def _baseline(row: asyncpg.Record) -> Baseline:

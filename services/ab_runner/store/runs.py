@@ -15,17 +15,21 @@ from libs.contracts.evaluations import AbReport, Variant
 from libs.contracts.queries.ab_runner import ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.service_kit.db import Connection
+from libs.service_kit.records import Columns
 from services.ab_runner.domain import Run, Shard
 from services.ab_runner.progress import Progress
 from services.ab_runner.reports import Outcome
 
-_ADD = """
-INSERT INTO runs (run_id, kind, touchpoint_id, workspace_id, proposal_id, baseline_id, variant_a, variant_b,
-    a_sha256, b_sha256, suite_sha256, split, cases, suite_settings, model_settings, model, params_sha256,
-    requested_by, requested_at, status, error, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-    CASE WHEN $20::text IS NULL THEN 'running' ELSE 'failed' END, $20,
-    CASE WHEN $20::text IS NULL THEN NULL ELSE clock_timestamp() END)
+_COLUMNS = Columns(
+    """
+    run_id uuid, kind text, touchpoint_id text, workspace_id uuid, proposal_id uuid, baseline_id uuid, variant_a jsonb,
+    variant_b jsonb, a_sha256 text, b_sha256 text, suite_sha256 text, split text, cases int, suite_settings jsonb,
+    model_settings jsonb, model text, params_sha256 text, requested_by text, requested_at timestamptz, status text,
+    error text
+    """
+)
+_ADD = f"""
+{_COLUMNS.insert_into("runs", finished_at="CASE status WHEN 'failed' THEN clock_timestamp() END")}
 ON CONFLICT DO NOTHING
 RETURNING coalesce(finished_at, requested_at)
 """
@@ -140,29 +144,30 @@ async def add(
 ) -> datetime | None:
     """Record a run with its shards, or one that failed before it began. `prompts` are the hashes of A's and B's
     texts as they are sent. Returns when it was asked for (or failed); None when the run was there already."""
-    at: datetime | None = await conn.fetchval(
-        _ADD,
-        run.run_id,
-        run.kind,
-        run.touchpoint_id,
-        run.workspace_id,
-        run.variant_b.proposal_id,
-        run.baseline_id,
-        run.variant_a.model_dump(mode="json"),
-        run.variant_b.model_dump(mode="json"),
-        run.variant_a.content_sha256,
-        run.variant_b.content_sha256,
-        run.suite_sha256,
-        run.split,
-        run.cases,
-        run.suite.model_dump(mode="json"),
-        run.model_settings.model_dump(mode="json"),
-        run.model,
-        run.params_sha256,
-        run.requested_by,
-        run.requested_at,
-        error,
-    )
+    record = {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "touchpoint_id": run.touchpoint_id,
+        "workspace_id": run.workspace_id,
+        "proposal_id": run.variant_b.proposal_id,
+        "baseline_id": run.baseline_id,
+        "variant_a": run.variant_a.model_dump(mode="json"),
+        "variant_b": run.variant_b.model_dump(mode="json"),
+        "a_sha256": run.variant_a.content_sha256,
+        "b_sha256": run.variant_b.content_sha256,
+        "suite_sha256": run.suite_sha256,
+        "split": run.split,
+        "cases": run.cases,
+        "suite_settings": run.suite.model_dump(mode="json"),
+        "model_settings": run.model_settings.model_dump(mode="json"),
+        "model": run.model,
+        "params_sha256": run.params_sha256,
+        "requested_by": run.requested_by,
+        "requested_at": run.requested_at,
+        "status": "running" if error is None else "failed",
+        "error": error,
+    }
+    at: datetime | None = await conn.fetchval(_ADD, [record])
     if at is not None and shards:
         await conn.execute(
             _ADD_SHARDS,

@@ -10,6 +10,7 @@ import asyncpg
 from libs.contracts.evaluations import Case, SuiteSummary
 from libs.contracts.vocabulary import Split
 from libs.service_kit.db import Connection
+from libs.service_kit.records import Columns
 from services.ab_runner.domain import input_sha256
 
 _SUMMARY = "touchpoint_id, suite_sha256, cases, dev_cases, test_cases, labels, imported_at"
@@ -21,14 +22,11 @@ VALUES ($1, $2, true, $3, $4, $5, $6, $7)
 ON CONFLICT (touchpoint_id, suite_sha256) DO UPDATE SET is_current = true
 RETURNING {_SUMMARY}
 """  # noqa: S608
-_ADD_CASES = """
-INSERT INTO cases (suite_sha256, case_id, split, input, input_sha256, expected, cluster)
-SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-ON CONFLICT DO NOTHING
-"""
+_CASE = Columns("case_id text, split text, input text, input_sha256 text, expected text, cluster text", "$2")
+_ADD_CASES = f"{_CASE.insert_into('cases', suite_sha256='$1')} ON CONFLICT DO NOTHING"
 _LIST = f"""
 SELECT {_SUMMARY}, t.config->'suite' AS settings, d.discordance
-FROM suites s LEFT JOIN touchpoints t USING (touchpoint_id)
+FROM suites s LEFT JOIN known_touchpoints t USING (touchpoint_id)
 LEFT JOIN LATERAL (
     SELECT ((outcome->>'gained')::int + (outcome->>'lost')::int) / nullif((outcome->>'n')::float8, 0) AS discordance
     FROM runs r
@@ -63,16 +61,8 @@ async def save(conn: Connection, touchpoint_id: str, suite_sha256: str, cases: S
     labels = len({case.expected for case in cases})
     await conn.execute(_RETIRE, touchpoint_id, suite_sha256)
     row = await conn.fetchrow(_ADD_SUITE, touchpoint_id, suite_sha256, len(cases), dev, len(cases) - dev, labels, by)
-    await conn.execute(
-        _ADD_CASES,
-        suite_sha256,
-        [case.case_id for case in cases],
-        [case.split for case in cases],
-        [case.input for case in cases],
-        [input_sha256(case.input) for case in cases],
-        [case.expected for case in cases],
-        [case.cluster for case in cases],
-    )
+    records = [{**case.model_dump(), "input_sha256": input_sha256(case.input)} for case in cases]
+    await conn.execute(_ADD_CASES, suite_sha256, records)
     return _summary(row)
 
 

@@ -11,6 +11,7 @@ import pytest
 from libs import touchpoints
 from libs.contracts.evaluations import Case
 from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases, GetSuiteCoverage, ImportSuite, ListSuites
+from libs.contracts.touchpoints import SuiteSettings
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import event_of
 from libs.service_kit.testing.plugin import OpenDatabase
@@ -53,6 +54,20 @@ async def test_two_touchpoints_may_have_the_same_suite(database: OpenDatabase) -
     assert [each.touchpoint_id for each in listed] == ["other", TOUCHPOINT]
     assert len({each.suite_sha256 for each in listed}) == 1
     assert (await answers.answer_suites(ListSuites(touchpoint_id="nobody"), db)).suites == ()
+
+
+async def test_the_smallest_detectable_effect_is_that_of_the_touchpoints_settings(database: OpenDatabase) -> None:
+    db = await database("ab_runner")
+    await answers.answer_import(imported(suite(40)), db)
+    effects: list[float] = []
+    for revision, metrics in enumerate((("accuracy",), ("accuracy", "macro_f1", "macro_recall")), 1):
+        registered = touchpoint(revision, suite=SuiteSettings(metrics=metrics))
+        await touchpoints.on_registered([event_of(registered)], db)
+        [listed] = (await answers.answer_suites(ListSuites(), db)).suites
+        assert listed.smallest_detectable_effect is not None
+        effects.append(listed.smallest_detectable_effect)
+    # The more metrics are judged, the larger a difference of the primary one must be.
+    assert effects[0] < effects[1]
 
 
 async def test_a_bad_suite_is_refused_with_both_case_ids(database: OpenDatabase) -> None:
