@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
@@ -65,8 +64,9 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
     async def quiet(_: Exception) -> None:
         """What goes wrong is raised where it is waited for."""
 
+    client = Client()
     try:
-        return await nats.connect(
+        await client.connect(
             url,
             user=ADMIN_USER,
             password=password,
@@ -74,14 +74,17 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
             connect_timeout=5,
             allow_reconnect=patient,
             max_reconnect_attempts=-1 if patient else 1,
-            reconnect_time_wait=0.5,
+            reconnect_time_wait=1,
             ping_interval=20,
             error_cb=quiet,
         )
     except (NatsError, TimeoutError, OSError) as error:
+        with suppress(NatsError, OSError):
+            await client.close()  # a server that refuses leaves its socket behind
         raise TopologyError(
             f"NATS cannot be reached as {ADMIN_USER} ({type(error).__name__})",
             "check that it runs, BURNISH_NATS_URL, and the password of BUS_ADMIN",
         ) from error
     except ValueError as error:
         raise TopologyError("the URL of NATS is none", "a URL such as nats://127.0.0.1:4222 was expected") from error
+    return client
