@@ -1,4 +1,4 @@
-"""Activation by 16 clients at once: the ledger's lock before BEGIN, against naive SERIALIZABLE with retry.
+"""Activation by 16 clients at once: the ledger's lock before BEGIN, against naive SERIALIZABLE with jittered back-off.
 
 `python -m bench.activation --json` prints one JSON object; `--quick` runs a quarter of it. Both sides run the very
 same statements on the same embedded Postgres (fsync on), in turns, so that noise of the machine meets both.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -28,6 +29,7 @@ from libs.contracts.touchpoints import Touchpoint
 from libs.embedded import EmbeddedPostgres
 from libs.provisioning.migrations import migrate, role_of
 from libs.service_kit.db import Database, Transaction
+from libs.service_kit.retry import Retry
 from services.registry.adapters.feed_prompts import FeedPrompts
 from services.registry.domain import Target
 from services.registry.ledger import Change, Ledger, require_live, switch
@@ -42,6 +44,8 @@ ROUNDS, QUICK_ROUNDS = 8, 2
 COMMITS_A_ROUND = 200
 RATIO_GOAL, RETRIES_GOAL, P99_GOAL = 1.2, 0.05, 1 / 3
 HOT = Target("hot")
+PATIENT = Retry(attempts=10_000)
+"""The kit's back-off as it is, but for ever: 5 ms, doubled up to half a second, each times a jitter in 0.5–1."""
 
 Activate = Callable[[Target], Awaitable[int]]
 """Activates the other version of a target; returns how often it had to try again."""
@@ -74,6 +78,7 @@ class Bench:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._ledger = Ledger(db)
+        self._random = Random()
         self._versions: dict[Target, list[Version]] = {}
 
     async def prepare(self, targets: list[Target]) -> None:
@@ -99,8 +104,8 @@ class Bench:
         return tries - 1
 
     async def naive(self, target: Target) -> int:
-        """SERIALIZABLE, tried again at once until it commits."""
-        retries = 0
+        """SERIALIZABLE, tried again with the kit's own jittered, growing back-off until it commits."""
+        retries, delays = 0, PATIENT.delays(self._random)
         while True:
             try:
                 async with self._db.transaction(isolation="serializable") as tx:
@@ -108,6 +113,7 @@ class Bench:
                 return retries
             except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
                 retries += 1
+                await asyncio.sleep(next(delays))
 
     async def intact(self) -> bool:
         """Whether the ledger that all this made verifies."""

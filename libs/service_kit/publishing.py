@@ -22,6 +22,7 @@ log = logging.get(__name__)
 
 TIMEOUT_S = 5.0
 SINGLES_AT_A_TIME = 64
+SENT_AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Publisher:
         for position, message in enumerate(part[:-1], start=1):
             headers = _headers(message, batch, position)
             await self._client.publish(message.subject, message.body, headers=headers)
+            if position % SENT_AT_A_TIME == 0:
+                await asyncio.sleep(0)  # the client sends what there is: the server stores it while we write the rest
         # Every header is stored, delivered and parsed with its message: the stream is named once a batch.
         last = {**_headers(part[-1], batch, len(part)), Header.EXPECTED_STREAM: stream, "Nats-Batch-Commit": "1"}
         answer = await self._client.request(part[-1].subject, part[-1].body, timeout=TIMEOUT_S, headers=last)
