@@ -99,7 +99,8 @@ class Durable:
     """A durable pull consumer of one service for one event type.
 
     `ack_wait_s` seconds without an ack or a heartbeat bring the message back. `max_deliver` is a backstop far
-    above the kit's own count of tries: before it is reached the kit has written a dead letter.
+    above the kit's own count of tries: before it is reached the kit has written a dead letter. With `workers`
+    above 1 so many messages, or batches, are handled at a time, and their order is not kept.
     """
 
     service: str
@@ -195,7 +196,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
         says=(SignalCreatedV1, SignalRejectedV1),
         hears=(
             *_registered("normaliser"),
-            *_hears("normaliser", SignalObservedV1, batch=100, max_ack_pending=2_000),
+            *_hears("normaliser", SignalObservedV1, batch=50, workers=2, max_ack_pending=2_000),
             *_hears("normaliser", SignalProcessedV1, batch=10),
         ),
         answers=(ListSignals, CountSignals),

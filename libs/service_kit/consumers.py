@@ -33,7 +33,7 @@ log = logging.get(__name__)
 DataT = TypeVar("DataT", bound=EventData)
 TROUBLE_WAIT_S = 1.0
 BATCHES_IN_HAND = 2
-"""One is handled, and the next one parsed meanwhile, where there are enough messages to fill both."""
+"""At least: with one worker the second is parsed and waits for its turn. Only where there are enough to fill both."""
 
 
 class Consumer(Generic[DataT]):
@@ -134,7 +134,7 @@ class Consumer(Generic[DataT]):
 
     async def _next(self, pull: Pull) -> list[Msg]:
         """As many as there are, up to the batch, or to the workers that are free."""
-        most = self.durable.batch if self.durable.workers == 1 else self.durable.workers - len(self._busy)
+        most = self.durable.batch if self.durable.batch > 1 else self.durable.workers - len(self._busy)
         await pull.open()
         await pull.ask(most)
         await pull.answered()
@@ -145,10 +145,10 @@ class Consumer(Generic[DataT]):
         return messages
 
     async def _dispatch(self, messages: list[Msg]) -> None:
-        if self.durable.workers > 1:
+        if self.durable.workers > 1 and self.durable.batch == 1:
             await self._spawn([[message] for message in messages], self.durable.workers)
         elif len(messages) == self.durable.batch > 1:
-            await self._spawn([messages], BATCHES_IN_HAND)
+            await self._spawn([messages], max(self.durable.workers, BATCHES_IN_HAND))
         else:
             await self._deliver_guarded(messages)
 

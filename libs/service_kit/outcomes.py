@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
@@ -96,8 +96,8 @@ class Outcomes(Generic[DataT]):
         self._redelivery = redelivery
         self._model: type[Event[DataT]] = Event[durable.event]  # type: ignore[name-defined]
         self._outages: Counter[int] = Counter()
-        # Batches are handled one after the other; the next one is parsed while this one waits for the database.
-        self._turn: AbstractAsyncContextManager[Any] = asyncio.Lock() if durable.batch > 1 else nullcontext()
+        # As many batches at a time as there are workers; the next one is parsed while they wait for the database.
+        self._turn = asyncio.Semaphore(durable.workers)
         self.gives_back = False
         self._handle_seconds = HANDLE_SECONDS.labels(self.name)
         self._acked = MESSAGES.labels(self.name, "acked")

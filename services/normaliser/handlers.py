@@ -28,10 +28,11 @@ async def on_signals_observed(events: list[Event[SignalObservedV1]], db: Databas
         known = await touchpoints.scopes(tx.conn, {event.data.touchpoint_id for event in tx.fresh})
         accepted, rejected = domain.normalise(tx.fresh, known, datetime.now(UTC))
         judged = [*accepted, *rejected]
-        await store.count_observed(tx.conn, Tally(event.data.touchpoint_id for event in tx.fresh))
         facts = domain.facts(judged, await store.save(tx.conn, judged))
         for fact, cause in facts:
             tx.emit(fact, cause=cause)
+        # Last, since batches of one touchpoint wait for each other from here to the commit.
+        await store.count_observed(tx.conn, Tally(event.data.touchpoint_id for event in tx.fresh))
     _log_facts(fact for fact, _ in facts)
 
 

@@ -25,7 +25,7 @@ from libs.service_kit.redelivery import Redelivery
 from libs.service_kit.testing import Installation
 from libs.service_kit.tests.support import observed
 
-DURABLE = topology.durable("normaliser", SignalObservedV1)
+DURABLE = replace(topology.durable("normaliser", SignalObservedV1), batch=100, workers=1)
 IMPATIENT_S = DURABLE.ack_wait_s / 3
 Connect = Callable[[str], Awaitable[Client]]
 
@@ -98,6 +98,26 @@ async def test_batches_are_handled_one_after_the_other_and_in_order(connect: Con
     await hearing.stop()
     await running
     assert handled == [event.id for event in events]
+
+
+async def test_as_many_batches_at_a_time_as_there_are_workers(connect: Connect) -> None:
+    inside, most, handled = 0, 0, 0
+
+    async def slowly(events: list[Event[SignalObservedV1]]) -> None:
+        nonlocal inside, most, handled
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.05)
+        handled += len(events)
+        inside -= 1
+
+    await emit(connect, 600)
+    hearing = consumer(slowly, replace(DURABLE, workers=2))
+    running = asyncio.create_task(hearing.run(await connect("normaliser"), "bus"))
+    await until(lambda: handled == 600)
+    await hearing.stop()
+    await running
+    assert most == 2
 
 
 async def test_who_stops_gives_back_what_it_fetched_ahead(connect: Connect, installation: Installation) -> None:

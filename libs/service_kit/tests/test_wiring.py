@@ -131,7 +131,7 @@ def test_a_dependency_nobody_takes_is_refused() -> None:
 
 def test_each_on_a_durable_of_batches_is_refused_and_the_other_way_round() -> None:
     service = unstarted()
-    with pytest.raises(WiringError, match=rf"SignalObservedV1 with consume_each.*{DURABLE.name}.*batch=100"):
+    with pytest.raises(WiringError, match=rf"SignalObservedV1 with consume_each.*{DURABLE.name}.*batch=50"):
         service.consume_each(SignalObservedV1, single, db=service.db)
 
     async def approved(events: list[Event[ProposalApprovedV1]]) -> None: ...
