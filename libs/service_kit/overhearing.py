@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from faststream.message import StreamMessage
+from faststream.nats import NatsBroker
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -16,7 +18,8 @@ from nats.errors import Error as NatsError
 
 from libs.contracts.envelope import Event, EventData
 from libs.service_kit import logging
-from libs.service_kit.wiring import bound
+from libs.service_kit.bus import new_broker
+from libs.service_kit.wiring import WiringError, bound, unfilled
 
 log = logging.get(__name__)
 
@@ -25,15 +28,35 @@ Gap = Callable[[], None]
 
 
 class Overhearer:
-    """One event type, heard without a durable. `gap` is called when a fact may have been missed."""
+    """One event type, heard without a durable. `gap` is called when a fact may have been missed.
 
-    def __init__(self, event: type[EventData], handler: Listener, dependencies: Mapping[str, Any], gap: Gap) -> None:
+    `broker` is the service's; without one it stands alone, for a test.
+    """
+
+    def __init__(
+        self,
+        event: type[EventData],
+        handler: Listener,
+        dependencies: Mapping[str, Any],
+        gap: Gap,
+        broker: NatsBroker | None = None,
+    ) -> None:
         self.subject = event.type
         self._model: type[Event[Any]] = Event[event]  # type: ignore[valid-type]
+        self._what = f"overhearing {event.__name__}"
+        self._broker = broker = broker or new_broker()
+        self._subscriber = broker.subscriber(event.type, no_reply=True, decoder=self._event, title=self._what)
         # Checked now, like every handler: what does not fit is found when the service is built.
-        self._handler = bound(handler, f"overhearing {event.__name__}", (self._model,), dependencies)
+        self._subscriber(bound(handler, self._what, (self._model,), dependencies))
+        self._subscriber.schema()  # builds what calls the handler; `start()` would too, and would subscribe
         self._gap = gap
         self._subscription: Subscription | None = None
+
+    def check(self) -> None:
+        """Raise WiringError, when the service starts, for what FastStream could not give the handler."""
+        (call,) = self._subscriber.calls
+        if call.dependant is not None and (missing := unfilled(call.dependant, self._broker.context)):
+            raise WiringError(f"{call.name} needs {', '.join(missing)}, which nobody gives it: {self._what}")
 
     async def start(self, client: Client) -> None:
         """Subscribe, without a queue group: each replica hears every fact."""
@@ -46,7 +69,10 @@ class Overhearer:
 
     async def _received(self, message: Msg) -> None:
         try:
-            await self._handler(self._model.model_validate_json(message.data))
+            await self._subscriber.process_message(message)
         except Exception as error:
             log.warning("overheard.failed", subject=self.subject, error=logging.describe(error))
             self._gap()
+
+    async def _event(self, message: StreamMessage[Any]) -> Event[Any]:
+        return self._model.model_validate_json(message.body)

@@ -31,7 +31,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.health import Check, Readiness, health_app, health_router
 from libs.service_kit.metrics import CONSUMER_LAG, DEAD_LETTERS_OPEN, OUTBOX_AGE, OUTBOX_DEPTH
-from libs.service_kit.overhearing import Gap, Listener, Overhearer
+from libs.service_kit.overhearing import Gap, Overhearer
 from libs.service_kit.publishing import Publisher
 from libs.service_kit.queries import Asker, Responder
 from libs.service_kit.redelivery import Redelivery
@@ -106,11 +106,18 @@ class Service:
         """Hear `event`, as the topology allows, as many at a time as there are, up to the durable's batch."""
         self._consume("consume_batch", event, handler, none, dependencies)
 
-    def overhear(self, event: type[EventData], listener: Listener, **dependencies: Any) -> None:
+    def overhear(
+        self,
+        event: type[DataT],
+        listener: Callable[Concatenate[Event[DataT], P], Awaitable[None]],
+        *none: P.args,
+        **dependencies: P.kwargs,
+    ) -> None:
         """Hear `event` as it goes by, in every replica, as the topology allows. Nothing is kept for who is away."""
         if event not in self.entry.overhears:
             raise KeyError(f"the topology does not let {self.name!r} overhear {event.type!r}: add it to SERVICES")
-        self._overhearers.append(Overhearer(event, listener, dependencies, self._gap))
+        _keywords_only(none)
+        self._overhearers.append(Overhearer(event, listener, dependencies, self._gap, self.broker))
 
     def on_gap(self, job: Gap) -> None:
         """Call this whenever overheard facts may have been missed: after a reconnect, or when some were dropped."""
@@ -258,6 +265,8 @@ class Service:
             consumer.check()
         for responder in self._responders:
             responder.check()
+        for overhearer in self._overhearers:
+            overhearer.check()
 
     async def _patiently(self, what: str, connect: Callable[[], Awaitable[None]]) -> None:
         """A server that is not up yet is waited for, up to a minute."""

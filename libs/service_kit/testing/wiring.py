@@ -34,6 +34,10 @@ class Wired:
         """Deliver one event to the service."""
         await self.hear_raw(event.type, event.encode())
 
+    async def overhear(self, event: Event[Any]) -> None:
+        """Let the service overhear one event."""
+        await self._broker.publish(event.encode(), event.type)
+
     async def hear_raw(self, subject: str, body: bytes) -> None:
         """Deliver bytes on a subject that the service hears."""
         stream = stream_of(subject)
