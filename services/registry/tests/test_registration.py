@@ -8,6 +8,7 @@ import pytest
 
 from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.touchpoints import Touchpoint
+from libs.contracts.vocabulary import registered
 from libs.service_kit.errors import Refused
 from libs.service_kit.testing import outbox_events
 from services.registry.domain import Target
@@ -75,7 +76,7 @@ async def test_moving_the_prompt_makes_what_stands_there_live(
         ({"branch": "release"}, "storage.branch", "main"),
         ({"paths": ["prompts/none.md"]}, "storage.paths", "Commit it first"),
         ({"paths": ["../../etc/passwd"]}, "storage.paths", "out of the repository"),
-        ({"adapter": "inline"}, "storage.adapter", "feed_prompts and skill_file"),
+        ({"adapter": "inline"}, "storage.adapter", " and ".join(registered("adapters"))),
         ({"repository": None}, "storage.repository", "absolute path of the clone"),
         ({"paths": []}, "storage.paths", "`path`"),
         ({"adapter": "feed_prompts", "initial_text": "x"}, "storage.paths", "Leave out the paths"),

@@ -12,7 +12,7 @@ from libs.service_kit.testing.servers import Servers
 from services.scanner.platform import Platform
 from services.scanner.runner import Runner
 from services.scanner.settings import Settings
-from services.scanner.tests.support import PLATFORM_SQL, PlatformTables, Scanning
+from services.scanner.tests.support import MORE_TABLES, PLATFORM_SQL, PlatformTables, Scanning
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
 
@@ -25,7 +25,7 @@ async def db(database: OpenDatabase) -> Database:
 @pytest.fixture
 async def tables(servers: Servers, clone: str) -> AsyncIterator[PlatformTables]:
     conn = await asyncpg.connect(servers.admin_dsn(clone))
-    await conn.execute(PLATFORM_SQL.read_text("utf-8"))
+    await conn.execute(PLATFORM_SQL.read_text("utf-8") + MORE_TABLES)
     yield PlatformTables(conn)
     await conn.close()
 

@@ -24,6 +24,9 @@ from services.scanner.runner import Runner
 from services.scanner.settings import Settings
 
 PLATFORM_SQL = Path(__file__).parents[3] / "examples" / "support_desk" / "platform.sql"
+MORE_TABLES = """
+"""
+"""Tables of the schema `platform` that scanners read and the example does not have: put yours here."""
 WORKSPACE = UUID("6b8e1c52-7a5c-4d5e-9a90-3c0e6a6e2f11")
 LONG_AGO = datetime(2025, 6, 1, 12, tzinfo=UTC)
 

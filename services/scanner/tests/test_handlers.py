@@ -59,7 +59,7 @@ async def test_a_request_makes_the_sources_asked_for_due(scanning: Scanning) -> 
 
 async def test_a_request_for_a_touchpoint_without_that_source_does_nothing(scanning: Scanning) -> None:
     await rested(scanning)
-    await handlers.on_scan_requested(event_of(asked(scanner="human_edit")), scanning.db)
+    await handlers.on_scan_requested(event_of(asked(scanner="nonesuch")), scanning.db)
     assert await due(scanning.db) == set()
 
 

@@ -159,15 +159,15 @@ class Hanging(SiFlagScanner):
 async def test_a_source_that_hangs_or_is_down_holds_up_no_other(
     scanning: Scanning, tables: PlatformTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(scanners.SCANNERS, "human_edit", Hanging)
+    monkeypatch.setitem(scanners.SCANNERS, "hanging", Hanging)
     await tables.items(0.1)
     quick = scanning.another(scan_timeout_s=0.5)
     await quick.register(
-        registered(source("human_edit"), source("low_confidence"), source("si_flag", dsn_env="BURNISH_PLATFORM_DOWN"))
+        registered(source("hanging"), source("low_confidence"), source("si_flag", dsn_env="BURNISH_PLATFORM_DOWN"))
     )
     runs = {run.scanner: run for run in await quick.scan()}
     assert (runs["low_confidence"].ok, runs["low_confidence"].signals_emitted) == (True, 1)
-    assert runs["human_edit"].error == "took longer than 0.5 s"
+    assert runs["hanging"].error == "took longer than 0.5 s"
     assert runs["si_flag"].error is not None
     assert "BURNISH_PLATFORM_DOWN cannot be reached" in runs["si_flag"].error
     assert runs["low_confidence"].duration_ms < 500

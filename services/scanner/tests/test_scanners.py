@@ -99,7 +99,7 @@ async def test_pages_go_on_where_the_last_ended_also_within_one_instant(
         ("si_flag", {"schema": 'x"; DROP TABLE y; --'}, "schema: String should match pattern"),
         ("si_flag", {"dsn_env": "HOME"}, "dsn_env: String should match pattern '^BURNISH_PLATFORM_"),
         ("si_flag", {"dsn_env": "BURNISH_DATABASE_URL"}, "dsn_env: String should match pattern"),
-        ("human_edit", {}, "there is no scanner 'human_edit' here; there are low_confidence, si_flag"),
+        ("nonesuch", {}, f"there is no scanner 'nonesuch' here; there are {', '.join(sorted(SCANNERS))}"),
     ],
 )
 def test_bad_options_say_what_would_be_right(name: str, options: dict[str, Any], told: str) -> None:
