@@ -1,8 +1,8 @@
 """The NATS server configuration, generated from the topology: one account per service, nothing shared by default.
 
 Only the account `BUS` has JetStream. It exports to each service, for that service alone: the subjects it says,
-its own durables (INFO, MSG.NEXT, ACK), the facts it overhears, and nothing else. Queries are exported by the owner to
-those who ask; one question, "keep this message that was given up", by every service to `BUS`.
+its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask, facts that
+are overheard by whoever says them; one question, "keep this message that was given up", by every service to `BUS`.
 The rules behind every line are in `docs/adr/0004-one-nats-account-per-service.md`.
 """
 
@@ -78,8 +78,7 @@ def _bus_exports(entry: ServiceEntry) -> list[str]:
             f"response_threshold: {_quoted(RESPONSE_THRESHOLD)} }}",
             f"{{ service: {_quoted(_ack(durable))}, {to} }}",
         ]
-    # A stream export is heard and cannot be answered or spoken on.
-    return lines + [f"{{ stream: {_quoted(event.type)}, {to} }}" for event in entry.overhears]
+    return lines
 
 
 def _service_account(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
@@ -88,10 +87,11 @@ def _service_account(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> l
         f"{account_of(entry.name)} {{",
         f"  users: [ {user} ]",
         "  exports: [",
-        *(f"    {line}" for line in _query_exports(entry, services)),
+        *(f"    {line}" for line in [*_query_exports(entry, services), *_overheard_exports(entry, services)]),
         "  ]",
         "  imports: [",
-        *(f"    {line}" for line in [*_bus_imports(entry), *_query_imports(entry, services)]),
+        *(f"    {line}" for line in _bus_imports(entry)),
+        *(f"    {line}" for line in [*_query_imports(entry, services), *_overheard_imports(entry, services)]),
         "  ]",
         "}",
     ]
@@ -107,8 +107,7 @@ def _bus_imports(entry: ServiceEntry) -> list[str]:
             _import(BUS_ACCOUNT, _next(durable), to=_next(durable).replace("$JS.API", "bus")),
             _import(BUS_ACCOUNT, _ack(durable)),
         ]
-    overheard = [f"{{ stream: {{ account: {BUS_ACCOUNT}, subject: {_quoted(e.type)} }} }}" for e in entry.overhears]
-    return lines + overheard
+    return lines
 
 
 def _query_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
@@ -124,6 +123,25 @@ def _query_imports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> lis
     owners = {subject: other for other in services for subject in _answers(other)}
     wanted = _asks(entry, services)
     return [_import(account_of(owners[subject].name), subject) for subject in wanted if owners[subject] is not entry]
+
+
+def _overheard_exports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    """What others overhear, by whoever says it: what comes to `BUS` through an import is not passed on from there."""
+    lines = []
+    for event in entry.says:
+        hearers = [account_of(other.name) for other in services if event in other.overhears]
+        if hearers:
+            lines.append(f"{{ stream: {_quoted(event.type)}, accounts: [{', '.join(hearers)}] }}")
+    return lines
+
+
+def _overheard_imports(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> list[str]:
+    return [
+        f"{{ stream: {{ account: {account_of(other.name)}, subject: {_quoted(event.type)} }} }}"
+        for event in entry.overhears
+        for other in services
+        if event in other.says
+    ]
 
 
 def _says(entry: ServiceEntry) -> list[str]:

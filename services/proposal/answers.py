@@ -21,6 +21,7 @@ from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
+from libs.service_kit.requests import Once, repeatable
 from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, transitions
 from services.proposal.asking import live_prompt
@@ -44,22 +45,28 @@ async def answer_get(query: GetProposal, db: Database) -> ProposalReply:
         return _reply(await _found(conn, query.proposal_id))
 
 
+@repeatable
 async def answer_approve(query: ApproveProposal, db: Database, asker: Asker) -> ProposalReply:
     """Record one approval of exactly this text; with the last one that is needed, say that it is approved.
 
     What is live and which suite holds is asked now, before the row is locked. A proposal whose base has moved
     is brought onto the live text at once, so that what the reviewer reads next can be decided.
     """
+    once = Once[Proposal](query, _reply)
     async with db.connection() as conn:
+        await once.look(conn)
         asked_about = await _found(conn, query.proposal_id)
     live, suite = await _now(asker, asked_about)
     async with db.transaction() as tx:
+        await once.begin(tx.conn)
         proposal = await _found(tx.conn, query.proposal_id, lock=True)
         touchpoint = await _touchpoint(tx.conn, proposal)
         _refuse(domain.may_approve(proposal, query.by, query.content_sha256, touchpoint.approvals))
         no = domain.gate(proposal, Now(live.content_sha256, suite))
         if no is None:
-            return _reply(await _approve(tx, proposal, touchpoint, query))
+            approved = await _approve(tx, proposal, touchpoint, query)
+            await once.end(tx.conn, approved)
+            return _reply(approved)
         if no.code == "base_moved":
             await transitions.realign(tx, proposal, live)  # kept, although the approval is refused
     raise _refused(no)
@@ -77,19 +84,27 @@ async def _approve(tx: Tx, proposal: Proposal, touchpoint: KnownTouchpoint, quer
     return now
 
 
+@repeatable
 async def answer_waive(query: WaiveProposal, db: Database) -> ProposalReply:
     """Record that a named person takes the place of missing or undecided evidence, for this text only."""
+    once = Once[Proposal](query, _reply)
     async with db.transaction() as tx:
+        await once.begin(tx.conn)
         proposal = await _found(tx.conn, query.proposal_id, lock=True)
         _refuse(domain.may_waive(proposal))
         _refuse(_blank(query.reason))
         await decisions.record(tx.conn, proposal.proposal_id, "waived", query.by, query.reason, proposal.content_sha256)
-        return _reply(await _found(tx.conn, query.proposal_id))
+        now = await _found(tx.conn, query.proposal_id)
+        await once.end(tx.conn, now)
+        return _reply(now)
 
 
+@repeatable
 async def answer_reject(query: RejectProposal, db: Database) -> ProposalReply:
     """Turn the proposal down; with `bad_signals`, all evidence it was written from leaves the pool."""
+    once = Once[Proposal](query, _reply)
     async with db.transaction() as tx:
+        await once.begin(tx.conn)
         proposal = await _found(tx.conn, query.proposal_id, lock=True)
         _refuse(domain.undecided_or_no(proposal))
         _refuse(_blank(query.reason))
@@ -108,7 +123,9 @@ async def answer_reject(query: RejectProposal, db: Database) -> ProposalReply:
                 rejected_by=query.by,
             )
         )
-        return _reply(await _found(tx.conn, query.proposal_id))
+        now = await _found(tx.conn, query.proposal_id)
+        await once.end(tx.conn, now)
+        return _reply(now)
 
 
 # --- small things -----------------------------------------------------------------------------------------

@@ -11,12 +11,14 @@ from libs.contracts.events.proposal import ProposalRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
 from libs.llm import ModelPool, OpenModel, open_model
+from libs.service_kit import requests
 from libs.service_kit.service import Service
 from services.proposal import answers, handlers
 from services.proposal.generation import Generator
 from services.proposal.settings import Settings
 
 GAUGES_EVERY_S = 15.0
+FORGET_EVERY_S = 3600.0
 
 
 def build(settings: Settings, opener: OpenModel = open_model) -> Service:
@@ -37,4 +39,5 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.answer(WaiveProposal, answers.answer_waive, db=db)
     service.answer(RejectProposal, answers.answer_reject, db=db)
     service.every(GAUGES_EVERY_S, "proposal-gauges", partial(handlers.gauges, db, settings.budget))
+    service.every(FORGET_EVERY_S, "requests", partial(requests.forget_old, db))
     return service

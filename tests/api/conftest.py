@@ -74,6 +74,13 @@ def ledger_key(tmp_path: Path) -> StatementKey:
     return made
 
 
+def cut(service: Service) -> None:
+    """The service's connection to the bus breaks."""
+    transport = service.bus.client._transport
+    assert transport is not None
+    transport.close()  # type: ignore[no-untyped-call]
+
+
 @pytest.fixture
 def keys(key: SigningKey, tmp_path: Path) -> Path:
     """The issuer's public keys, in a file."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 import nats
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 from nats.js.errors import APIError
 
@@ -62,6 +63,37 @@ async def test_a_service_cannot_say_what_is_not_its_own(installation: Installati
     await client.flush()
     assert await stored(installation) == 0
     await client.close()
+
+
+async def test_the_process_that_faces_the_network_cannot_say_a_fact_of_the_ledger(installation: Installation) -> None:
+    """Nor forge one for those who overhear it."""
+    gateway, replica = await connect(installation, "gateway"), await connect(installation, "gateway")
+    registry = await connect(installation, "registry")
+    heard: list[bytes] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.data)
+
+    mine = {event.type for event in topology.service("gateway").says}
+    ledger = [event.type for event in topology.EVENTS if event.type not in mine]
+    assert {"refinement.version.activated.v1", "refinement.proposal.approved.v1"} <= set(ledger)
+    for subject in ledger:
+        with pytest.raises(NoRespondersError):
+            await gateway.request(subject, b"{}", timeout=1)
+    assert await stored(installation) == 0
+    for event in topology.service("gateway").overhears:
+        await replica.subscribe(event.type, cb=hear)
+    await replica.flush()
+    js = registry.jetstream(prefix="bus")
+    await js.publish("refinement.version.activated.v1", b"said", stream="REFINEMENT", timeout=5)
+    publisher = Publisher(registry, js)
+    await publisher.publish([Outgoing(uuid4(), "refinement.version.rolled_back.v1", b"in a batch") for _ in range(3)])
+    async with asyncio.timeout(5):
+        while len(heard) < 4:
+            await asyncio.sleep(0.01)
+    assert heard == [b"said", *[b"in a batch"] * 3]
+    for client in (gateway, replica, registry):
+        await client.close()
 
 
 async def test_a_service_cannot_read_a_neighbours_durable_or_change_its_own(installation: Installation) -> None:

@@ -211,3 +211,28 @@ async def test_reading(db: Database, asker: Asker) -> None:
     ):
         with pytest.raises(Refused, match="there is no proposal"):
             await no_such
+
+
+async def test_a_decision_asked_again_under_its_id_takes_effect_once(db: Database, asker: Asker) -> None:
+    one = await measured(db)
+    query = ApproveProposal(
+        proposal_id=one.proposal_id, content_sha256=one.content_sha256, by="ann", reason="good", request_id=uuid4()
+    )
+    replies = await asyncio.gather(*(answers.answer_approve(query, db, asker) for _ in range(3)))
+    assert len({reply.model_dump_json() for reply in replies}) == 1
+    assert len(await outbox_events(db, ProposalApprovedV1)) == 1
+    assert [each.action for each in replies[0].proposal.decisions].count("approved") == 1
+    with pytest.raises(Refused) as no:
+        await answers.answer_approve(query.model_copy(update={"reason": "other"}), db, asker)
+    assert (no.value.status, no.value.code) == (422, "idempotency_key_reused")
+    with pytest.raises(Refused) as no:
+        await answers.answer_approve(query.model_copy(update={"request_id": None}), db, asker)
+    assert no.value.status == 409
+
+
+async def test_a_rejection_asked_again_under_its_id_takes_effect_once(db: Database) -> None:
+    one = await measured(db)
+    query = RejectProposal(proposal_id=one.proposal_id, by="ann", reason="no", request_id=uuid4())
+    first, again = [await answers.answer_reject(query, db) for _ in range(2)]
+    assert first == again
+    assert len(await outbox_events(db, ProposalRejectedV1)) == 1
