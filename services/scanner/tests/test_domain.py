@@ -132,6 +132,11 @@ texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 long_texts = st.builds(lambda text, times: text * times, texts, st.sampled_from([1, 30, 3_000]))
 
 
+def _storable(value: Any) -> Any:
+    """As the contracts clean it: no database keeps a NUL."""
+    return [_storable(item) for item in value] if isinstance(value, list) else value.replace("\0", "")
+
+
 @given(
     st.fixed_dictionaries(
         {},
@@ -148,7 +153,8 @@ long_texts = st.builds(lambda text, times: text * times, texts, st.sampled_from(
 def test_any_payload_fits_the_contract_and_says_what_was_cut(payload: dict[str, Any]) -> None:
     kept = bounded(payload).model_dump(exclude_none=True)
     assert len(json.dumps(kept)) <= MAX_PAYLOAD_BYTES
-    for key, value in payload.items():
+    for key, given_value in payload.items():
+        value = _storable(given_value)
         if key not in kept.get("cut", []) and value != "":
             assert kept[key] == value
         elif isinstance(value, str) and value:
