@@ -34,7 +34,7 @@ OF_NO_WORKSPACE = {
     *{(name, table) for name in NAMES for table in ("known_touchpoints", "touchpoints")},
     *{("normaliser", "intake"), ("pattern_detector", "intake"), ("pattern_detector", "thresholds")},
     *{("pattern_detector", "runs"), ("pattern_detector", "reruns")},
-    *{("ab_runner", "suites"), ("ab_runner", "cases"), ("ab_runner", "results")},
+    *{("ab_runner", "suites"), ("ab_runner", "cases"), ("ab_runner", "results"), ("ab_runner", "model_spend")},
     *{("scanner", table) for table in ("sources", "watermarks", "recent_rows", "scan_runs")},
     # one row for the whole ledger; keys of callers
     *{("registry", "ledger_head"), ("registry", "idempotency_keys"), ("gateway", "idempotency_keys")},
