@@ -106,6 +106,7 @@ def test_what_is_wrong_is_named_and_ends_with_1(data: Path, server: Scripted) ->
         (head(signature=None), KEY.public, "not signed"),
         (head(None), KEY.public, "not signed"),
     ],
+    ids=range(8),  # keys are made anew in each process, and every process must name a test the same
 )
 def test_a_head_that_nobody_trusted_signed_is_refused_before_anything_is_asked(
     data: Path, server: Scripted, kept: Path, found: LedgerHead, key: str, told: str
