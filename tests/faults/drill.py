@@ -100,19 +100,20 @@ async def run(plan: Plan, folder: Path, trouble: Trouble | None = None) -> Resul
         running_installation(folder, settings=plan.settings(under_fire)) as running,
         _client(running) as client,
     ):
-        await _register(client)
+        await register(client)
         under_fire.touch()
-        pushing = asyncio.create_task(_push_all(client, plan, result))
+        pushing = asyncio.create_task(push_all(client, plan, result))
         await (trouble or _kill)(running, plan, result, pushing)
         await pushing
         under_fire.unlink()
-        await _settle(client, result)
+        await settle(client, result)
         result.restarts = sum(running.restart_counts.values())
     result.elapsed_s = round(monotonic() - started, 1)
     return result
 
 
-async def _register(client: httpx.AsyncClient) -> None:
+async def register(client: httpx.AsyncClient) -> None:
+    """Register the touchpoint that signals are pushed for."""
     touchpoint = {
         "id": TOUCHPOINT,
         "scope": "global",
@@ -127,7 +128,7 @@ async def _register(client: httpx.AsyncClient) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _push_all(client: httpx.AsyncClient, plan: Plan, result: Result) -> None:
+async def push_all(client: httpx.AsyncClient, plan: Plan, result: Result) -> None:
     """Spread over the time of the kills, so that each of them hits work in flight."""
     starts = range(0, plan.signals, BATCH)
     pace = sum(pause for pause, _ in plan.victims()) / len(starts)
@@ -188,7 +189,7 @@ async def _kill(running: RunningInstallation, plan: Plan, result: Result, pushin
             result.kills[victim] += 1
 
 
-async def _settle(client: httpx.AsyncClient, result: Result) -> None:
+async def settle(client: httpx.AsyncClient, result: Result) -> None:
     """Wait until what was accepted has gone all the way, and a little longer, so that a double would show."""
     deadline, quiet_since = monotonic() + SETTLE_S, monotonic()
     last: tuple[int, ...] = ()

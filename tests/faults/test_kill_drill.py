@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import outside
 from tests.faults.drill import SERVERS, VICTIMS, Plan, Result, run
 
 
@@ -48,6 +49,18 @@ async def test_postgres_and_nats_killed_too(tmp_path: Path) -> None:
     tell(result)
     assert set(SERVERS) <= set(result.kills)
     assert_reconciles(result, 5_000)
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(1_800)
+async def test_the_supervisor_killed_too(tmp_path: Path) -> None:
+    """Everything that runs is killed four times, `burnish up` itself among it, while 20,000 signals are pushed."""
+    plan = Plan(signals=20_000, kills=44, seed=14, suicide=0.01, among=outside.EVERYBODY)
+    result = await outside.run(plan, tmp_path / "data")
+    tell(result)
+    assert set(result.kills) == set(outside.EVERYBODY)
+    assert sum(result.kills.values()) >= 40
+    assert_reconciles(result, 20_000)
 
 
 @pytest.mark.drill
