@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
+from pydantic import ValidationError
 
 from libs.contracts.queries.base import AnyQuery, Query, Reply
 from libs.service_kit import logging, tracing
@@ -30,6 +31,10 @@ Answerer = Callable[..., Awaitable[Reply]]
 TIMEOUT_S = 10.0
 IN_FLIGHT = 32
 QUEUE = "answer"
+
+
+class BadAnswer(RuntimeError):
+    """An answer that is not of its contract."""
 
 
 class Asker:
@@ -60,7 +65,11 @@ def _read(query: Query[ReplyT], body: bytes) -> ReplyT:
     document = json.loads(body)
     if (no := document.get("refused")) is not None:
         raise Refused(no["code"], no["detail"], status=no["status"], **no.get("extra", {}))
-    reply: ReplyT = query.reply.model_validate(document["reply"])  # type: ignore[assignment]
+    try:
+        reply: ReplyT = query.reply.model_validate(document["reply"])  # type: ignore[assignment]
+    except ValidationError as error:
+        # Not what was asked is wrong but what was answered, whose values are nobody's to read.
+        raise BadAnswer(logging.describe(error)) from None
     return reply
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -94,6 +94,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceDown, _service_down)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(ValidationError, _unfit)
     app.add_exception_handler(HTTPException, _http)
 
 
@@ -122,6 +123,12 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
         for each in error.errors()
     ]
     return invalid(told)
+
+
+async def _unfit(_: Request, error: Exception) -> JSONResponse:
+    """What was sent does not make the question that the owner would be asked."""
+    assert isinstance(error, ValidationError)
+    return invalid(field_errors(error.errors(include_input=False, include_url=False, include_context=False)))
 
 
 def _message(error: Any) -> str:

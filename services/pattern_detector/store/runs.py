@@ -101,8 +101,7 @@ SELECT (SELECT count(*) FROM signals WHERE $1::text IS NULL OR touchpoint_id = $
            AND ($1::text IS NULL OR touchpoint_id = $1)) AS patterns,
        (SELECT coalesce(sum(heard), 0)::bigint FROM intake
            WHERE ($1::text IS NULL OR touchpoint_id = $1)
-           AND ($2 OR NOT EXISTS (SELECT FROM signals s
-                WHERE s.touchpoint_id = intake.touchpoint_id AND s.workspace_id IS NOT NULL))) AS heard,
+           AND ($2 OR touchpoint_id IN (SELECT touchpoint_id FROM known_touchpoints WHERE scope = 'global'))) AS heard,
        last.run_id AS last_run_id, last.finished_at AS last_run_at, asked.request_id AS last_request_id
 FROM (SELECT) AS always
 LEFT JOIN LATERAL (SELECT run_id, finished_at FROM runs WHERE $1::text IS NULL OR touchpoint_id = $1
