@@ -1,6 +1,16 @@
-"""`python -m burnish`: the command line."""
+"""`python -m burnish`, and the program `burnish`: the command line."""
 
-from burnish.cli import main
+import sys
+
+
+def run() -> None:
+    """The command line; Ctrl-C while it is imported is no traceback either."""
+    try:
+        from burnish.cli import main
+    except KeyboardInterrupt:
+        sys.exit(130)
+    main(prog_name="burnish")
+
 
 if __name__ == "__main__":
-    main(prog_name="burnish")
+    run()

@@ -510,6 +510,12 @@ class IngestReport(TypedDict):
     losses: Document | None
 
 
+class Requested(TypedDict):
+    """What was asked for, and will be done."""
+
+    request_id: str
+
+
 class RunRequested(TypedDict):
     """An A/B run that was asked for."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from burnish import __version__
+from burnish import __version__, printer
 from burnish.commands import configure, decide, examine, ledger, library, look, measure, operate, platform, run
 from burnish.commands.verbs import Spoken
 
@@ -55,8 +55,21 @@ class Verbs(click.Group, Spoken):
         return command.get_short_help_str(limit=100)
 
 
+def _show_version(ctx: click.Context, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        printer.answer(f"burnish, version {__version__}")
+        ctx.exit()
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="burnish")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, asked: _show_version(ctx, asked),
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Burnish turns the quality signals of AI features into prompt changes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from dataclasses import asdict, dataclass, field
@@ -198,7 +199,8 @@ class DataFolder:
 
     def forget_running(self) -> None:
         """Nothing runs here any more."""
-        (self.path / "installation.json").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (self.path / "installation.json").unlink(missing_ok=True)
 
     def running(self) -> RunningNote | None:
         """What runs here now; None when nothing does, or its process was killed."""

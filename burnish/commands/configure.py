@@ -182,7 +182,8 @@ def _add_scan(group: click.Group) -> None:
             if not known:
                 raise Failure(f"{touchpoint} has no scanners", "name them under `signals:` in its file", REFUSED)
             asked = read(
-                api.post(f"/touchpoints/{touchpoint}/scan", {"scanner": scanner} if scanner else None), answers.Document
+                api.post(f"/touchpoints/{touchpoint}/scan", {"scanner": scanner} if scanner else None),
+                answers.Requested,
             )
             runs = _wait(api, touchpoint, before, {scanner} if scanner else known, timeout_s) if wait else []
         if as_json:

@@ -90,7 +90,7 @@ def _add_create(proposals: click.Group) -> None:
     def create(pattern_id: UUID, data: Path, as_json: bool) -> None:
         """Ask for a proposal for a pattern."""
         with gateway(data) as api:
-            asked = read(api.post("/proposals", {"pattern_id": str(pattern_id)}), answers.Document)
+            asked = read(api.post("/proposals", {"pattern_id": str(pattern_id)}), answers.Requested)
         if as_json:
             print_json(asked)
         else:

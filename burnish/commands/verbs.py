@@ -41,6 +41,13 @@ class Spoken(click.Command):
             printer.abandon()
         sys.exit(code)
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """`--help`, written by the printer."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
 
 class Verb(Spoken):
     """A command whose help ends with an example and its exit codes."""
@@ -63,6 +70,7 @@ class Verb(Spoken):
         from libs.embedded import EmbeddedError
         from libs.provisioning.errors import ProvisioningError
 
+        _require_a_folder_to_be_in()
         try:
             return super().invoke(ctx)
         except (InstallationError, EmbeddedError, ProvisioningError) as error:
@@ -122,6 +130,19 @@ def gateway(data: Path) -> Gateway:
     from burnish.client import Gateway
 
     return Gateway(data)
+
+
+def _show_help(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        printer.answer(ctx.get_help())
+        ctx.exit()
+
+
+def _require_a_folder_to_be_in() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise Failure(f"the folder you are in cannot be used: {error.strerror}", "go to another one with cd") from error
 
 
 def _exit_code(run: Callable[[], Any]) -> int:

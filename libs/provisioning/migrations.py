@@ -327,7 +327,10 @@ async def _connect(dsn: str, database: str | None = None) -> asyncpg.Connection:
 def _place(dsn: str) -> str:
     """Host and port of a DSN: what may be shown of it."""
     parts = urlsplit(dsn)
-    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
+    try:
+        return f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
+    except ValueError:  # a port that is none
+        return str(parts.hostname)
 
 
 def _database_of(dsn: str) -> str:
