@@ -15,7 +15,7 @@ from burnish.commands.show import short, when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, REFUSED, Failure
 from burnish.ledger_head import read_head, require_signature, trusted_key
-from burnish.parameters import INTEGER, MOMENT, NAME, TEXT, TOUCHPOINT_ID
+from burnish.parameters import FILE, INTEGER, MOMENT, NAME, TEXT, TOUCHPOINT_ID
 from burnish.printer import plain, print_fields, print_json, print_table, remark
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _add_ledger(ledger: click.Group) -> None:
     @click.option(
         "--head",
         "kept",
-        type=click.Path(path_type=Path),
+        type=FILE,
         help="A head that was kept: today's ledger has to go through it.",
     )
     @click.option("--public-key", type=TEXT, metavar="KEY", help="Who signed it: the key, or a file with it.")
