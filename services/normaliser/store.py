@@ -268,8 +268,7 @@ SELECT touchpoint_id,
        count(*) FILTER (WHERE rejected IS NULL) AS stored,
        count(*) FILTER (WHERE rejected IS NULL AND processed_at IS NULL) AS unprocessed,
        count(*) FILTER (WHERE rejected IS NOT NULL) AS rejected,
-       coalesce((SELECT observed FROM intake WHERE intake.touchpoint_id = s.touchpoint_id
-                 AND ($2 OR bool_and(s.workspace_id IS NULL))), 0) AS observed
+       coalesce((SELECT observed FROM intake WHERE $2 AND intake.touchpoint_id = s.touchpoint_id), 0) AS observed
 FROM prompt_quality_signals AS s
 WHERE $1::text IS NULL OR touchpoint_id = $1
 GROUP BY touchpoint_id ORDER BY touchpoint_id

@@ -192,3 +192,10 @@ async def test_each_observation_is_counted_once_however_often_it_comes(db: Datab
         await handlers.on_signals_observed(events, db)
     (counts,) = (await answers.answer_count(CountSignals(), db)).counts
     assert counts.observed == 3
+
+
+async def test_how_often_signals_were_seen_is_told_to_those_who_see_every_workspace(db: Database) -> None:
+    await handlers.on_signals_observed([observed("shared"), observed("theirs", workspace_id=WORKSPACE)], db)
+    for workspaces in ((), (uuid4(),), (WORKSPACE,)):
+        (counts,) = (await answers.answer_count(CountSignals(workspace_ids=workspaces), db)).counts
+        assert counts.observed == 0
