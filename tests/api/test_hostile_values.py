@@ -205,6 +205,15 @@ async def test_no_body_of_any_endpoint_makes_it_fail(whole: Api, capfd: pytest.C
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
+async def test_a_token_may_name_as_many_workspaces_as_it_holds(whole: Api) -> None:
+    client = await whole.admin(workspaces=[uuid4() for _ in range(120)])
+    for path in ("/api/qa/search?query=a", "/api/qa/documents"):
+        answer = await client.get(path)
+        assert answer.status_code == 200, answer.text
+    for path in (f"/api/qa/pairs/{uuid4()}", f"/api/qa/documents/{uuid4()}/report"):
+        assert (await client.get(path)).status_code == 404
+
+
 class Example:
     """A value that a schema of the document takes, with every property in it."""
 

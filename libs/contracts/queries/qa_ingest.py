@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from libs.contracts.library import (
     DocumentSummary,
@@ -18,7 +18,12 @@ from libs.contracts.library import (
     SearchHit,
 )
 from libs.contracts.queries.base import Query, Reply
+from libs.contracts.text import STORABLE
 from libs.contracts.vocabulary import Name, ShortText
+
+Question = Annotated[str, StringConstraints(min_length=1, max_length=2_000), STORABLE]
+Workspaces = Annotated[tuple[UUID, ...], Field(max_length=1_000)]
+"""More than a token can name."""
 
 
 class SearchResults(Reply):
@@ -37,8 +42,8 @@ class SearchPairs(Query[SearchResults]):
     subject: ClassVar[str] = "ask.qa_ingest.pairs.search.v1"
     reply: ClassVar[type[Reply]] = SearchResults
 
-    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
-    query: ShortText = Field(min_length=1)
+    workspace_ids: Workspaces
+    query: Question
     scope: ScopeFilter = ScopeFilter()
     primary_domain: ShortText | None = None
     primary_subtopic: ShortText | None = None
@@ -63,7 +68,7 @@ class GetPair(Query[PairReply]):
     subject: ClassVar[str] = "ask.qa_ingest.pairs.get.v1"
     reply: ClassVar[type[Reply]] = PairReply
 
-    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    workspace_ids: Workspaces
     kind: PairKind = "curated"
     id: UUID
     include_history: bool = False
@@ -82,7 +87,7 @@ class ListDocuments(Query[Documents]):
     subject: ClassVar[str] = "ask.qa_ingest.documents.list.v1"
     reply: ClassVar[type[Reply]] = Documents
 
-    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    workspace_ids: Workspaces
     bucket: Name | None = None
     limit: int = Field(default=50, ge=1, le=500)
 
@@ -99,5 +104,5 @@ class GetIngestReport(Query[IngestReportReply]):
     subject: ClassVar[str] = "ask.qa_ingest.documents.report.v1"
     reply: ClassVar[type[Reply]] = IngestReportReply
 
-    workspace_ids: tuple[UUID, ...] = Field(max_length=100)
+    workspace_ids: Workspaces
     document_id: UUID

@@ -10,16 +10,17 @@ from fastapi import Query as Param
 
 from libs.auth.claims import Caller
 from libs.contracts.envelope import EVENT_NAMESPACE
-from libs.contracts.library import IngestReport, PairDetail, PairKind, ScopeFilter
+from libs.contracts.library import IngestReport, PairDetail, PairKind, PublicationStatus, ScopeFilter
 from libs.contracts.queries.qa_ingest import (
     Documents,
     GetIngestReport,
     GetPair,
     ListDocuments,
+    Question,
     SearchPairs,
     SearchResults,
 )
-from libs.contracts.vocabulary import Instant, Name
+from libs.contracts.vocabulary import Instant, Name, ShortText
 from services.gateway.api.access import CurrentCaller, require_workspace, workspaces_of
 from services.gateway.api.asking import GatewayDep
 from services.gateway.api.body import JsonRoute
@@ -35,13 +36,13 @@ Texts = Annotated[list[Name] | None, Param(max_length=50)]
 async def search(
     caller: CurrentCaller,
     gateway: GatewayDep,
-    query: Annotated[str, Param(min_length=1, max_length=2_000)],
+    query: Question,
     workspace_id: UUID | None = None,
     include: Texts = None,
     exclude: Texts = None,
-    expression: Annotated[str | None, Param(max_length=2_000)] = None,
-    primary_domain: Annotated[str | None, Param(max_length=500)] = None,
-    status: Annotated[list[Name] | None, Param(max_length=4)] = None,
+    expression: ShortText | None = None,
+    primary_domain: ShortText | None = None,
+    status: Annotated[list[PublicationStatus] | None, Param(max_length=4)] = None,
     include_extractions: bool = False,
     as_of: Instant | None = None,
     limit: Annotated[int, Param(ge=1, le=50)] = 10,
@@ -49,18 +50,16 @@ async def search(
 ) -> SearchResults:
     """The pairs that answer a question, best first, each with how good a match it is. Nothing is an answer too."""
     return await gateway.ask(
-        SearchPairs.model_validate(
-            {
-                "workspace_ids": _libraries(caller, workspace_id),
-                "query": query,
-                "scope": ScopeFilter(include=tuple(include or ()), exclude=tuple(exclude or ()), expression=expression),
-                "primary_domain": primary_domain,
-                "publication_status": status or ["published"],
-                "include_extractions": include_extractions,
-                "as_of": as_of,
-                "limit": limit,
-                "offset": offset,
-            }
+        SearchPairs(
+            workspace_ids=_libraries(caller, workspace_id),
+            query=query,
+            scope=ScopeFilter(include=tuple(include or ()), exclude=tuple(exclude or ()), expression=expression),
+            primary_domain=primary_domain,
+            publication_status=tuple(status or ["published"]),
+            include_extractions=include_extractions,
+            as_of=as_of,
+            limit=limit,
+            offset=offset,
         )
     )
 
