@@ -6,11 +6,12 @@ from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
 from libs.contracts.vocabulary import (
+    Instant,
     LongText,
     Name,
     Sha256,
@@ -41,7 +42,7 @@ class SuiteSummary(Frozen):
     dev_cases: int
     test_cases: int
     labels: int
-    imported_at: AwareDatetime
+    imported_at: Instant
     smallest_detectable_effect: float | None = None
 
 
@@ -146,6 +147,6 @@ class AbReport(Frozen):
     cases_needed: int | None = None
     smallest_detectable_effect: float | None = None
     requested_by: Name
-    requested_at: AwareDatetime
-    finished_at: AwareDatetime | None = None
+    requested_at: Instant
+    finished_at: Instant | None = None
     error: ShortText | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.text import JsonObject
-from libs.contracts.vocabulary import AnswerText, Name, Sha256, ShortText
+from libs.contracts.vocabulary import AnswerText, Instant, Name, Sha256, ShortText
 
 Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
 PublicationStatus = Literal["draft", "in_review", "published", "archived"]
@@ -30,8 +30,8 @@ class DocumentSummary(Frozen):
     code: Name | None = None
     pairs: int = 0
     rejects: int = 0
-    received_at: AwareDatetime
-    ended_at: AwareDatetime | None = None
+    received_at: Instant
+    ended_at: Instant | None = None
 
 
 class IngestReport(Frozen):
@@ -44,7 +44,7 @@ class IngestReport(Frozen):
     notices: tuple[JsonObject, ...] = ()
     rejects: tuple[JsonObject, ...] = ()
     losses: JsonObject | None = None
-    finished_at: AwareDatetime
+    finished_at: Instant
 
 
 class SearchHit(Frozen):
@@ -63,8 +63,8 @@ class SearchHit(Frozen):
     match_strength: MatchStrength
     provenance: Provenance
     confidence: float
-    valid_from: AwareDatetime | None = None
-    valid_to: AwareDatetime | None = None
+    valid_from: Instant | None = None
+    valid_to: Instant | None = None
     current: bool
     publication_status: PublicationStatus
     review_status: Name | None = None
@@ -78,7 +78,7 @@ class PairVersion(Frozen):
     change_type: Name
     change_reason: ShortText = ""
     changed_by: Name
-    changed_at: AwareDatetime
+    changed_at: Instant
     operation_id: UUID
 
 
@@ -102,11 +102,11 @@ class PairDetail(Frozen):
     secondary_subtopic: ShortText | None = None
     provenance: Provenance
     confidence: float
-    valid_from: AwareDatetime | None = None
-    valid_to: AwareDatetime | None = None
+    valid_from: Instant | None = None
+    valid_to: Instant | None = None
     publication_status: PublicationStatus
     sensitive: bool = False
-    verified_at: AwareDatetime | None = None
+    verified_at: Instant | None = None
     verified_by: ShortText | None = None
     review_status: Name | None = None
     origin_kind: Name | None = None

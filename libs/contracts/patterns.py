@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.vocabulary import (
     ActorKind,
+    Instant,
     PatternState,
     Severity,
     ShortText,
@@ -30,7 +31,7 @@ class EvidenceItem(Frozen):
     actor_kind: ActorKind
     severity: Severity
     weight: float = Field(ge=0.0, le=1.0)
-    last_seen: AwareDatetime
+    last_seen: Instant
 
 
 class ScoreParts(Frozen):
@@ -61,8 +62,8 @@ class PatternSummary(Frozen):
     automatic: bool = Field(description="strong enough that a proposal is made without being asked for")
     score: float = Field(ge=0.0)
     score_parts: ScoreParts
-    first_seen: AwareDatetime
-    last_seen: AwareDatetime
+    first_seen: Instant
+    last_seen: Instant
 
 
 class PatternDetail(PatternSummary):

@@ -6,12 +6,13 @@ from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
 from libs.contracts.text import Diff
 from libs.contracts.vocabulary import (
+    Instant,
     LongText,
     Name,
     PromptText,
@@ -57,7 +58,7 @@ class Decision(Frozen):
     ]
     by: Name
     reason: ShortText = ""
-    at: AwareDatetime
+    at: Instant
 
 
 class AbOutcome(Frozen):
@@ -70,7 +71,7 @@ class AbOutcome(Frozen):
     b_sha256: Sha256
     gained: int = 0
     lost: int = 0
-    executed_at: AwareDatetime
+    executed_at: Instant
 
 
 class ProposalSummary(Frozen):
@@ -89,7 +90,7 @@ class ProposalSummary(Frozen):
     content_sha256: Sha256
     ab: AbOutcome | None = None
     flags: tuple[Name, ...] = Field(default=(), description="why a second approver is needed")
-    created_at: AwareDatetime
+    created_at: Instant
 
 
 class ProposalDetail(ProposalSummary):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.prompts import PromptPart
@@ -25,7 +25,7 @@ class LivePrompt(Frozen):
     adapter: Adapter
     content_sha256: Sha256
     parts: tuple[PromptPart, ...]
-    activated_at: AwareDatetime
+    activated_at: Instant
 
 
 class LedgerEntry(Frozen):
@@ -40,7 +40,7 @@ class LedgerEntry(Frozen):
     proposal_id: UUID | None = None
     by: Name
     reason: ShortText = ""
-    at: AwareDatetime
+    at: Instant
     detail: JsonObject = Field(default_factory=dict)
     previous_sha256: Sha256
     entry_sha256: Sha256

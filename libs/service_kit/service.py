@@ -428,8 +428,11 @@ class _Server(uvicorn.Server):
 def _bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises OSError that names a taken port and the setting that changes it."""
     try:
-        return socket.create_server((host, port), backlog=256)
+        made = socket.create_server((host, port), backlog=256)
     except OSError as error:
         raise OSError(
             f"cannot listen on {host}:{port} ({error.strerror}); set BURNISH_HTTP_PORT to a free port, or 0 for any"
         ) from error
+    # Named as TCP, since asyncio sends without delay only on what says so: an answer's body, which follows its head,
+    # would wait 40 ms for the caller's acknowledgement of the head.
+    return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())

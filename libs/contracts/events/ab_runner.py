@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.evaluations import MetricComparison, Variant, VariantRef
 from libs.contracts.text import Label
 from libs.contracts.vocabulary import (
+    Instant,
     Name,
     Severity,
     Sha256,
@@ -77,7 +78,7 @@ class AbExecutedV1(EventData):
     lost: int = Field(default=0, ge=0)
     n: int = Field(default=0, ge=0)
     reason: ShortText = ""
-    executed_at: AwareDatetime
+    executed_at: Instant
 
     def natural_key(self) -> str:
         return str(self.run_id)

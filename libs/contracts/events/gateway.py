@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.vocabulary import TouchpointId, VersionRef
+from libs.contracts.vocabulary import Instant, TouchpointId, VersionRef
 
 
 class ExposureRecordedV1(EventData):
@@ -21,8 +21,8 @@ class ExposureRecordedV1(EventData):
     workspace_id: UUID | None = None
     version_ref: VersionRef
     count: int = Field(ge=1)
-    window_start: AwareDatetime
-    window_end: AwareDatetime
+    window_start: Instant
+    window_end: Instant
 
     def natural_key(self) -> str:
         return str(self.exposure_id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.signals import SignalFields, SourceKey
 from libs.contracts.vocabulary import (
+    Instant,
     RejectReason,
     Severity,
     ShortText,
@@ -22,7 +23,7 @@ class SignalObservedV1(SignalFields):
     type: ClassVar[str] = "refinement.signal.observed.v1"
 
     severity: Severity | None = None
-    observed_at: AwareDatetime
+    observed_at: Instant
 
     def natural_key(self) -> str:
         """The signal and the instant it was seen."""
@@ -35,8 +36,8 @@ class SignalCreatedV1(SignalFields):
     type: ClassVar[str] = "refinement.signal.created.v1"
 
     severity: Severity
-    first_seen: AwareDatetime
-    last_seen: AwareDatetime
+    first_seen: Instant
+    last_seen: Instant
 
     def natural_key(self) -> str:
         """The signal and when it was last seen."""

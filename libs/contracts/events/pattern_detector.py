@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.patterns import PatternDetail
 from libs.contracts.vocabulary import (
+    Instant,
     Name,
     PatternState,
     TouchpointId,
@@ -25,7 +26,7 @@ class SignalProcessedV1(EventData):
     run_id: UUID
     part: int = Field(default=0, ge=0)
     signal_ids: tuple[UUID, ...] = Field(max_length=5_000)
-    processed_at: AwareDatetime
+    processed_at: Instant
 
     def natural_key(self) -> str:
         """The run and the part of it."""

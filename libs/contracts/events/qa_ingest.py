@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
-from libs.contracts.vocabulary import AnswerText, Name, Sha256, ShortText
+from libs.contracts.vocabulary import AnswerText, Instant, Name, Sha256, ShortText
 
 
 class QaDocumentIngestedV1(EventData):
@@ -24,7 +24,7 @@ class QaDocumentIngestedV1(EventData):
     extractor: Name
     pairs: int = Field(ge=0)
     rejects: int = Field(ge=0)
-    ingested_at: AwareDatetime
+    ingested_at: Instant
 
     def natural_key(self) -> str:
         """The document, which is one version of one object, and when it came: the same content may come again."""
@@ -42,7 +42,7 @@ class QaDocumentRejectedV1(EventData):
     object_key: ShortText
     content_sha256: Sha256
     code: Name
-    rejected_at: AwareDatetime
+    rejected_at: Instant
 
     def natural_key(self) -> str:
         """The document and when it was refused."""
@@ -58,7 +58,7 @@ class QaDocumentDeletedV1(EventData):
     workspace_id: UUID
     bucket: Name
     object_key: ShortText
-    deleted_at: AwareDatetime
+    deleted_at: Instant
 
     def natural_key(self) -> str:
         """The document that was served last, and when it went."""
@@ -76,7 +76,7 @@ class QaPairPublishedV1(EventData):
     touchpoint_id: ShortText | None = None
     question: ShortText
     answer: AnswerText
-    published_at: AwareDatetime
+    published_at: Instant
 
     def natural_key(self) -> str:
         """The pair and its version."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.touchpoints import HeardTouchpoint
-from libs.contracts.vocabulary import Adapter, Name, Sha256, ShortText, TouchpointId, VersionRef
+from libs.contracts.vocabulary import Adapter, Instant, Name, Sha256, ShortText, TouchpointId, VersionRef
 
 
 class TouchpointRegisteredV1(EventData):
@@ -43,7 +43,7 @@ class VersionActivatedV1(EventData):
     content_sha256: Sha256
     proposal_id: UUID | None = None
     activated_by: Name
-    activated_at: AwareDatetime
+    activated_at: Instant
     ledger_seq: int | None = Field(default=None, description="the number of its ledger entry")
 
     def natural_key(self) -> str:
@@ -65,7 +65,7 @@ class VersionRolledBackV1(EventData):
     proposal_id: UUID | None = Field(default=None, description="the proposal whose version was rolled back")
     reason: ShortText
     rolled_back_by: Name
-    rolled_back_at: AwareDatetime
+    rolled_back_at: Instant
     ledger_seq: int | None = Field(default=None, description="the number of its ledger entry")
 
     def natural_key(self) -> str:
@@ -102,7 +102,7 @@ class DriftDetectedV1(EventData):
     version_ref: VersionRef
     expected_sha256: Sha256
     found_sha256: Sha256 | None = None
-    detected_at: AwareDatetime
+    detected_at: Instant
 
     def natural_key(self) -> str:
         """The live version and what stands in its place."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import EventData
 from libs.contracts.vocabulary import (
+    Instant,
     Name,
     ShortText,
     TouchpointId,
@@ -41,7 +42,7 @@ class ScannerRunV1(EventData):
     duration_ms: float = Field(ge=0.0)
     ok: bool
     error: ShortText | None = None
-    started_at: AwareDatetime
+    started_at: Instant
 
     def natural_key(self) -> str:
         return str(self.run_id)

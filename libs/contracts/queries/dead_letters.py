@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Base64Bytes, Field
+from pydantic import Base64Bytes, Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.vocabulary import (
+    Instant,
     LongText,
     Name,
     ShortText,
@@ -27,8 +28,8 @@ class DeadLetter(Frozen):
     error: ShortText
     error_class: Name
     deliveries: int
-    failed_at: AwareDatetime
-    replayed_at: AwareDatetime | None = None
+    failed_at: Instant
+    replayed_at: Instant | None = None
     replay_count: int = 0
     bytes: int
 

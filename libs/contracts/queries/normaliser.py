@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.text import JsonObject
 from libs.contracts.vocabulary import (
+    Instant,
     Name,
     Severity,
     ShortText,
@@ -34,10 +35,10 @@ class StoredSignal(Frozen):
     actor_kind: Name
     version_ref: VersionRef | None = None
     source_key: ShortText
-    first_seen: AwareDatetime
-    last_seen: AwareDatetime
-    created_at: AwareDatetime
-    processed_at: AwareDatetime | None = None
+    first_seen: Instant
+    last_seen: Instant
+    created_at: Instant
+    processed_at: Instant | None = None
     rejected: Name | None = None
     reject_detail: ShortText | None = None
 

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.patterns import PatternDetail, PatternSummary
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.vocabulary import (
+    Instant,
     TouchpointId,
 )
 
@@ -57,7 +58,7 @@ class DetectorStatus(Reply):
     patterns: int
     heard: int = Field(default=0, description="`signal.created` events that took effect")
     last_run_id: UUID | None = None
-    last_run_at: AwareDatetime | None = None
+    last_run_at: Instant | None = None
     last_request_id: UUID | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from libs.contracts.library import (
     DocumentSummary,
@@ -19,7 +19,7 @@ from libs.contracts.library import (
 )
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.text import STORABLE
-from libs.contracts.vocabulary import Name, ShortText
+from libs.contracts.vocabulary import Instant, Name, ShortText
 
 Question = Annotated[str, StringConstraints(min_length=1, max_length=2_000), STORABLE]
 Workspaces = Annotated[tuple[UUID, ...], Field(max_length=1_000)]
@@ -51,7 +51,7 @@ class SearchPairs(Query[SearchResults]):
     publication_status: tuple[PublicationStatus, ...] = ("published",)
     include_extractions: bool = False
     include_sensitive: bool = False
-    as_of: AwareDatetime | None = None
+    as_of: Instant | None = None
     limit: int = Field(default=10, ge=1, le=50)
     offset: int = Field(default=0, ge=0, le=1_000)
 

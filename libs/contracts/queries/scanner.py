@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.signals import EvidenceRef
 from libs.contracts.vocabulary import (
+    Instant,
     Name,
     ShortText,
     TouchpointId,
@@ -39,7 +40,7 @@ class ScanRun(Frozen):
     run_id: UUID
     touchpoint_id: TouchpointId
     scanner: Name
-    started_at: AwareDatetime
+    started_at: Instant
     duration_ms: float
     signals_emitted: int
     ok: bool

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from libs.contracts import asyncapi, generate, schemas, topology
+from libs.contracts import asyncapi, generate, schemas, topology, vocabulary
 from libs.contracts.envelope import Event, EventData
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
@@ -238,3 +239,21 @@ def test_two_prompts_share_a_hash_only_when_they_are_the_same(a: list[PromptPart
         same = a[0].text == b[0].text
     assert (content_sha256(a) == content_sha256(b)) == same
     assert content_sha256(a) == content_sha256(list(reversed(a)))
+
+
+# --- bounded types ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_an_instant_that_no_service_can_store_is_refused_where_it_is_read(text: str) -> None:
+    instants = TypeAdapter(vocabulary.Instant)
+    with pytest.raises(ValidationError, match="outside the years"):
+        instants.validate_python(text)
+    with pytest.raises(ValidationError):
+        signal(observed_at=text)
+    assert instants.validate_python("0001-01-01T00:00:00Z").year == 1
+
+
+def test_no_contract_has_an_unbounded_instant() -> None:
+    for event in topology.EVENTS:
+        assert "AwareDatetime" not in Path(sys.modules[event.__module__].__file__ or "").read_text()

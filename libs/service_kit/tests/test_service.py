@@ -100,6 +100,21 @@ async def registry_asker(installation: Installation) -> tuple[Client, Asker]:
     return client, Asker(lambda: client)
 
 
+async def test_an_answer_is_sent_without_delay(service: Service) -> None:
+    """Head and body leave in two writes: the second must not wait for the acknowledgement of the first."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.http_port)
+    waits = []
+    for _ in range(10):
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        headed = asyncio.get_running_loop().time()
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        await reader.readexactly(length)
+        waits.append(asyncio.get_running_loop().time() - headed)
+    writer.close()
+    assert sorted(waits)[len(waits) // 2] < 0.02
+
+
 async def test_what_is_heard_takes_effect_and_is_said_on(installation: Installation, service: Service) -> None:
     events = [observed(key=f"k{n}") for n in range(250)]
     await push(installation, [*events, *events[:50]])

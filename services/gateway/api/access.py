@@ -76,7 +76,7 @@ def _authorization(scope: Scope) -> str | None:
     return values[0].decode("latin-1") if len(values) == 1 else None
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 

@@ -32,7 +32,16 @@ which version of a prompt is live.
 Every request carries `Authorization: Bearer <JWT>` of an admin, except `POST /signals` (scope `signals:write`) and
 `GET …/live` (scope `prompts:read`). Every failure is `application/problem+json` with a stable `code`; a 409 tells the
 state that holds now, a 422 names each field."""
-ROUTERS = (normaliser, registry, scanner, pattern_detector, proposal, ab_runner, live, dead_letters)
+ROUTERS = (
+    live,
+    normaliser,
+    registry,
+    scanner,
+    pattern_detector,
+    proposal,
+    ab_runner,
+    dead_letters,
+)  # the first is found first
 
 
 def build_api(gateway: Gateway) -> FastAPI:

@@ -100,7 +100,8 @@ def _again(once: Once, earlier: store.Answered, model: type[AnswerT]) -> AnswerT
     return model.model_validate(earlier.answer)
 
 
-def _gateway(request: Request) -> Gateway:
+async def _gateway(request: Request) -> Gateway:
+    # async, as every dependency: a plain function would be called in a thread of its own
     gateway: Gateway = request.app.state.gateway
     return gateway
 
