@@ -57,12 +57,15 @@ class Snapshot:
 
 
 async def branch_tip(repo: Repository, branch: str) -> str:
-    """The commit a local branch points to; raises `branch_missing`."""
-    tip = await find_branch(repo, branch)
-    if tip is None:
+    """The commit a local branch points to; raises `branch_missing`, and `repository_damaged` where it is unreadable."""
+    found = repo.read_ref(f"{refs.HEADS}{branch}")
+    if found is None:
         raise StorageError(
             "branch_missing", f"{repo.root} has no branch {branch!r} with a commit on it.", _branches_hint(repo)
         )
+    tip = await find_commit(repo, found)
+    if tip is None:
+        raise damaged(f"the branch {branch} of {repo.root} points to a commit that cannot be read")
     return tip
 
 

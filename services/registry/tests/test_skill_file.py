@@ -807,6 +807,18 @@ async def test_missing_things_are_told_apart(repository: Repository, tmp_path: P
     assert refused.value.code == "path_missing"
 
 
+@pytest.mark.parametrize("garbage", ["objects/pack/multi-pack-index", "refs/heads/main"])
+async def test_a_commit_that_cannot_be_read_is_damage_and_no_missing_branch(
+    repository: Repository, garbage: str
+) -> None:
+    file = repository.root / ".git" / garbage
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(bytes(range(256)) * 3 if "index" in garbage else b"0" * 39 + b"1\n")
+    with pytest.raises(StorageError) as refused:
+        await adapter_for(repository).current()
+    assert refused.value.code == "repository_damaged"
+
+
 async def test_an_empty_repository_has_no_branch(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no commit yet") as refused:
         await adapter_for(Repository(tmp_path / "empty")).current()
@@ -854,10 +866,8 @@ async def test_files_that_are_not_text_are_refused(repository: Repository, raw: 
     assert refused.value.code == "not_utf8"
 
 
-async def test_a_text_with_a_nul_is_refused(repository: Repository) -> None:
-    with pytest.raises(StorageError) as refused:
-        await propose(adapter_for(repository), "a\0b")
-    assert refused.value.code == "not_utf8"
+def test_a_nul_is_left_out_of_a_text_where_it_is_made_a_prompt() -> None:
+    assert prompt("a\0b")[0].text == "ab"
 
 
 def test_a_text_without_a_utf8_form_is_no_prompt() -> None:
@@ -884,7 +894,7 @@ async def test_failures_never_quote_the_prompt(repository: Repository) -> None:
     secret = "canary-in-the-prompt"
     repository.commit(SKILL, f"{secret}\n")
     adapter = adapter_for(repository)
-    for text, expected in ((f"{secret}\n", None), (f"{secret}\0", None), (f"{secret}!\n", "0" * 64)):
+    for text, expected in ((f"{secret}\n", None), (f"{secret}!\n", "0" * 64)):
         with pytest.raises(StorageError) as refused:
             await adapter.propose(
                 prompt(text), message=secret, name="p1", expected_sha256=expected or sha(f"{secret}\n")
