@@ -25,7 +25,7 @@ def assert_reconciles(result: Result, signals: int) -> None:
 @pytest.mark.timeout(300)
 async def test_a_few_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """The drill in small, for every run of the tests."""
-    result = await run(Plan(signals=1_000, kills=7, seed=1, suicide=0.02), tmp_path / "data")
+    result = await run(Plan(signals=1_000, kills=len(VICTIMS), seed=1, suicide=0.02), tmp_path / "data")
     tell(result)
     assert_reconciles(result, 1_000)
 
