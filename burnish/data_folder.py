@@ -26,7 +26,7 @@ NEEDS_BYTES = 300_000_000
 NEEDS_AGAIN_BYTES = 100_000_000
 MAX_BYTES = 1_000_000
 OURS = frozenset({"secrets.json", "signing_key.json", "installation.json", "lock"})
-OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "library"})
+OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "library", "nats", "postgres"})
 PLATFORM_READER = "platform_reader"
 
 
