@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -64,6 +65,8 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
     async def quiet(_: Exception) -> None:
         """What goes wrong is raised where it is waited for."""
 
+    if not _is_url(url):
+        raise TopologyError("the URL of NATS is none", "a URL such as nats://127.0.0.1:4222 was expected")
     client = Client()
     try:
         await client.connect(
@@ -88,3 +91,12 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
     except ValueError as error:
         raise TopologyError("the URL of NATS is none", "a URL such as nats://127.0.0.1:4222 was expected") from error
     return client
+
+
+def _is_url(url: str) -> bool:
+    """What nats-py takes; of some others it makes an assertion that fails."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("nats", "tls", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
