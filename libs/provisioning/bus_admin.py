@@ -82,8 +82,9 @@ async def connect(url: str, password: str, *, patient: bool = False) -> Client:
             error_cb=quiet,
         )
     except (NatsError, TimeoutError, OSError) as error:
-        with suppress(NatsError, OSError):
-            await client.close()  # a server that refuses leaves its socket behind
+        # A server that refuses leaves its socket behind; a URL that is none leaves a client that cannot even be closed.
+        with suppress(NatsError, OSError, AssertionError):
+            await client.close()
         raise TopologyError(
             f"NATS cannot be reached as {ADMIN_USER} ({type(error).__name__})",
             "check that it runs, BURNISH_NATS_URL, and the password of BUS_ADMIN",
