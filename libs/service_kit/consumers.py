@@ -26,7 +26,7 @@ from libs.service_kit.db import Database
 from libs.service_kit.outcomes import Message, Outcomes, Replay, hand_back
 from libs.service_kit.pulling import Pull, Trouble
 from libs.service_kit.redelivery import Redelivery
-from libs.service_kit.wiring import Handler, WiringError, bound, unfilled
+from libs.service_kit.wiring import Handler, bound, check_filled
 
 log = logging.get(__name__)
 
@@ -80,9 +80,7 @@ class Consumer(Generic[DataT]):
 
     def check(self) -> None:
         """Raise WiringError, when the service starts, for what FastStream could not give the handler."""
-        (call,) = self._subscriber.calls
-        if call.dependant is not None and (missing := unfilled(call.dependant, self._broker.context)):
-            raise WiringError(f"{call.name} needs {', '.join(missing)}, which nobody gives it: {_what(self.durable)}")
+        check_filled(self._subscriber, self._broker.context, _what(self.durable))
 
     async def deliver(self, messages: Sequence[Message]) -> None:
         """Handle a batch: every message ends acknowledged, asked for again, or with the dead letters."""

@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 from libs.contracts.envelope import Event, EventData
 from libs.service_kit import logging
 from libs.service_kit.bus import new_broker
-from libs.service_kit.wiring import WiringError, bound, unfilled
+from libs.service_kit.wiring import bound, check_filled
 
 log = logging.get(__name__)
 
@@ -54,9 +54,7 @@ class Overhearer:
 
     def check(self) -> None:
         """Raise WiringError, when the service starts, for what FastStream could not give the handler."""
-        (call,) = self._subscriber.calls
-        if call.dependant is not None and (missing := unfilled(call.dependant, self._broker.context)):
-            raise WiringError(f"{call.name} needs {', '.join(missing)}, which nobody gives it: {self._what}")
+        check_filled(self._subscriber, self._broker.context, self._what)
 
     async def start(self, client: Client) -> None:
         """Subscribe, without a queue group: each replica hears every fact."""

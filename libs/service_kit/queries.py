@@ -22,7 +22,7 @@ from libs.service_kit import logging, tracing
 from libs.service_kit.answers import Answers
 from libs.service_kit.bus import new_broker
 from libs.service_kit.errors import Refused, Unavailable
-from libs.service_kit.wiring import WiringError, bound, unfilled
+from libs.service_kit.wiring import bound, check_filled
 
 log = logging.get(__name__)
 
@@ -102,9 +102,7 @@ class Responder:
 
     def check(self) -> None:
         """Raise WiringError, when the service starts, for what FastStream could not give the handler."""
-        (call,) = self._subscriber.calls
-        if call.dependant is not None and (missing := unfilled(call.dependant, self._broker.context)):
-            raise WiringError(f"{call.name} needs {', '.join(missing)}, which nobody gives it: {self._what}")
+        check_filled(self._subscriber, self._broker.context, self._what)
 
     async def start(self, client: Client) -> None:
         """Subscribe in a queue group, so that replicas share the questions."""

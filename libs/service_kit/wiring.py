@@ -17,6 +17,7 @@ from fast_depends.library import CustomField
 if TYPE_CHECKING:
     from fast_depends.core import CallModel
     from faststream import ContextRepo
+    from faststream.nats.subscriber.usecases import LogicSubscriber
 
 WITH_EACH_MESSAGE = frozenset({"message", "handler_", "logger", "log_context", "broker"})
 
@@ -90,11 +91,18 @@ def injects(parameter: inspect.Parameter) -> list[Dependant | CustomField]:
     return [each for each in found if isinstance(each, Dependant | CustomField)]
 
 
-def unfilled(call: CallModel, context: ContextRepo) -> list[str]:
-    """What a handler takes, by itself or through `Depends`, that is neither the message nor in FastStream's context.
+def check_filled(subscriber: LogicSubscriber[Any], context: ContextRepo, what: str) -> None:
+    """Raise WiringError for what the one handler of a subscriber takes that FastStream could not give it.
 
     Asked when a service starts: what is put into the context may be put there after the handler was wired.
     """
+    (handler,) = subscriber.calls
+    if handler.dependant is not None and (missing := _unfilled(handler.dependant, context)):
+        raise WiringError(f"{handler.name} needs {', '.join(missing)}, which nobody gives it: {what}")
+
+
+def _unfilled(call: CallModel, context: ContextRepo) -> list[str]:
+    """What a handler takes, by itself or through `Depends`, that is neither the message nor in FastStream's context."""
     _message, *fields = call.flat_params
     return [f"{field.field_name!r}" for field in fields] + _absent(call, context)
 
