@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
@@ -17,29 +18,8 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _MARKER_LIKE = re.compile(r"\\*(?:---[ \t]*\Z|\*\*(?:standard|advanced) answer)", re.IGNORECASE)
 _FENCE_LINE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
 _DEFAULTS = Entry(question="?", answer_standard="?")
-_KEYS = (
-    "id",
-    "question",
-    "alternate_phrasings",
-    "scope_tags",
-    "anti_scope_tags",
-    "primary_domain",
-    "primary_subtopic",
-    "secondary_domain",
-    "secondary_subtopic",
-    "confidence",
-    "provenance",
-    "publication_status",
-    "valid_from",
-    "valid_to",
-    "sources",
-    "verified_at",
-    "verified_by",
-    "layer",
-    "next_review_date",
-    "review_cadence_days",
-    "sensitive",
-)
+_BODY = ("answer_standard", "answer_advanced")
+_KEYS = ("id", *(each.name for each in fields(Entry) if each.name not in {"id", *_BODY, "metadata"}))
 
 
 def render(entries: Iterable[Entry], *, title: str, workspace_id: UUID | None = None) -> str:
@@ -97,8 +77,8 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_key(key)}: {_value(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    fields = {name: getattr(value, name) for name in ("file", "table_index", "row_index")}
-    return _value({name: each for name, each in fields.items() if each is not None})
+    places = {name: getattr(value, name) for name in ("file", "table_index", "row_index")}
+    return _value({name: place for name, place in places.items() if place is not None})
 
 
 def _key(text: str) -> str:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from services.qa_ingest.domain.bundle import Entry, meant_by
 from services.qa_ingest.domain.envelope import Envelope
 
-SAME = (
-    "question",
-    "answer_standard",
-    "answer_advanced",
-    "scope_tags",
-    "anti_scope_tags",
-    "primary_domain",
-    "primary_subtopic",
-    "secondary_domain",
-    "secondary_subtopic",
-    "confidence",
-    "provenance",
-    "publication_status",
-    "valid_from",
-    "valid_to",
-    "sources",
-    "verified_at",
-    "verified_by",
-    "layer",
-    "next_review_date",
-    "review_cadence_days",
-    "sensitive",
-)
+# What an entry and an envelope do not hold in the same way.
+_NAMED_OTHERWISE = {"id", "alternate_phrasings", "metadata"}
+SAME = tuple(each.name for each in fields(Entry) if each.name not in _NAMED_OTHERWISE)
 
 
 def entry_of(envelope: Envelope) -> Entry:

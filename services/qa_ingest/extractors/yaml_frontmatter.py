@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.qa_ingest.domain.blocks import Problem, normalise
-from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Entry, Placed, parse
+from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Placed, parse
 from services.qa_ingest.domain.conversion import SAME
 from services.qa_ingest.domain.envelope import Envelope, Extracted, Notice, Place, Tally, Variant
 from services.qa_ingest.extractors.base import Extractor, File, FileRejected
@@ -49,16 +49,11 @@ def _envelope(ordinal: int, placed: Placed) -> Envelope:
         ordinal=ordinal,
         place=Place(line=placed.line),
         id_token=entry.id,
-        answer_text=_whole(entry),
+        answer_text=entry.answer_standard,  # what is searched, and shown where only one answer has room
         variants=tuple(Variant(question=each) for each in entry.alternate_phrasings),
         metadata=dict(entry.metadata),
         **{name: getattr(entry, name) for name in SAME},
     )
-
-
-def _whole(entry: Entry) -> str:
-    """The standard answer: what is searched, and shown where only one answer has room."""
-    return entry.answer_standard
 
 
 def _tally(text: str, bundle: Bundle) -> Tally:
