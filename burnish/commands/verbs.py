@@ -14,6 +14,7 @@ import click
 from burnish import printer
 from burnish.failure import COMMON_EXITS, EXITS, FAULT, INTERRUPTED, NOBODY_READS, UNWRITABLE, Failure
 from burnish.parameters import FOLDER
+from libs.hinted import HintedError
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
@@ -66,14 +67,10 @@ class Verb(Spoken):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run; an error that we know becomes a message and an exit code."""
-        from burnish.errors import InstallationError
-        from libs.embedded import EmbeddedError
-        from libs.provisioning.errors import ProvisioningError
-
         _require_a_folder_to_be_in()
         try:
             return super().invoke(ctx)
-        except (InstallationError, EmbeddedError, ProvisioningError) as error:
+        except HintedError as error:
             raise Failure(error.message, error.hint) from error
 
 

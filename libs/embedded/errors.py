@@ -5,17 +5,11 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from libs.hinted import HintedError
 
-class EmbeddedError(Exception):
+
+class EmbeddedError(HintedError):
     """An embedded server cannot be used: `message` says what is wrong, `hint` what would be right."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
 class PortTaken(EmbeddedError):

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from libs.hinted import HintedError
 
-class ProvisioningError(Exception):
+
+class ProvisioningError(HintedError):
     """Something cannot be prepared: `message` says what is wrong, `hint` what would be right."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
 class TopologyError(ProvisioningError):
