@@ -224,13 +224,21 @@ async def _read(stream: asyncio.StreamReader, command: str) -> bytes:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End it with all that it started. One that no signal reaches is not waited for, so that nobody hangs on it."""
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    if not _has_ended(process):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    # A pipe that nobody reads on is never at its end, and asyncio waits for the end of the pipes too.
+    process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT_S):
             await process.wait()
+
+
+def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Whether it is gone, and nothing that it started holds a pipe of it either."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.returncode is not None and process.stdout.at_eof() and process.stderr.at_eof()
 
 
 def _not_started(folder: Path) -> StorageError:

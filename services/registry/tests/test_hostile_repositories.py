@@ -465,6 +465,16 @@ async def test_trouble_in_the_work_tree_is_an_answer_at_once(place: Place, troub
     assert time.monotonic() - began < FAST_S
 
 
+async def test_a_command_ended_in_the_middle_leaves_no_pipe_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.repo.commit("big.txt", "line\n" * 400_000, "Big")
+    monkeypatch.setattr(run, "MAX_OUTPUT_BYTES", 1_000)
+    opened = set(os.listdir("/dev/fd"))
+    with pytest.raises(StorageError, match="says more than"):
+        await run.run(place.at, "cat-file", "blob", "HEAD:big.txt")
+    await asyncio.sleep(0)  # transports close at the loop's next turn
+    assert set(os.listdir("/dev/fd")) == opened
+
+
 @pytest.mark.parametrize(
     "text", ["ref: refs/heads/main", "ref: ../../../etc/passwd", "ref: ", "0" * 39, "", "x" * 9_000]
 )
