@@ -17,7 +17,7 @@ from libs.service_kit.publishing import Outgoing, Publisher
 
 log = logging.get(__name__)
 
-BATCH_ROWS = 512  # half of what the server takes in one atomic batch
+BATCH_ROWS = 1_000  # what the server takes in one atomic batch; more would be published one by one
 BATCH_BYTES = 2 * 1024 * 1024
 POLL_S = 1.0
 
