@@ -82,6 +82,18 @@ class PairVersion(Frozen):
     operation_id: UUID
 
 
+class Citation(Frozen):
+    """Where a pair is cited, or what it is made of (`citation_kind` is then `source`)."""
+
+    id: UUID
+    citing_entity: Name
+    citing_id: ShortText
+    citation_kind: Name
+    confidence: float
+    created_at: Instant
+    invalidated_at: Instant | None = None
+
+
 class PairDetail(Frozen):
     """A pair or an extraction, verbatim."""
 
@@ -115,6 +127,7 @@ class PairDetail(Frozen):
     source_file: ShortText | None = None
     superseded_by: UUID | None = None
     metadata: JsonObject = Field(default_factory=dict)
+    citations: tuple[Citation, ...] = ()
     history: tuple[PairVersion, ...] = ()
 
 

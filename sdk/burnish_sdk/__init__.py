@@ -1,4 +1,4 @@
-"""Typed client of Burnish: push quality signals, read live prompts from a warm cache."""
+"""Typed client of Burnish: push quality signals, read live prompts from a warm cache, search the library."""
 
 from burnish_sdk.client import AsyncClient, Client
 from burnish_sdk.errors import (
@@ -20,9 +20,14 @@ from burnish_sdk.errors import (
 )
 from burnish_sdk.models import (
     Accepted,
+    Citation,
     EvidenceRef,
     LivePrompt,
+    Pair,
+    PairVersion,
     PromptPart,
+    SearchHit,
+    SearchResults,
     Signal,
     SignalCounts,
     SignalPage,
@@ -39,6 +44,7 @@ __all__ = [
     "AsyncClient",
     "BurnishError",
     "Busy",
+    "Citation",
     "Client",
     "ConfigurationError",
     "Conflict",
@@ -50,11 +56,15 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "Options",
+    "Pair",
+    "PairVersion",
     "Problem",
     "Prompt",
     "PromptPart",
     "Refreshing",
     "Retry",
+    "SearchHit",
+    "SearchResults",
     "ServerError",
     "Signal",
     "SignalCounts",

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,7 +16,19 @@ from pydantic import TypeAdapter
 
 from burnish_sdk import address, operations
 from burnish_sdk.errors import UnexpectedAnswer
-from burnish_sdk.models import Accepted, LivePrompt, Signal, SignalCounts, SignalPage, StoredSignal
+from burnish_sdk.models import (
+    Accepted,
+    LivePrompt,
+    Pair,
+    PairKind,
+    Provenance,
+    PublicationStatus,
+    SearchResults,
+    Signal,
+    SignalCounts,
+    SignalPage,
+    StoredSignal,
+)
 from burnish_sdk.operation import Operation, document
 from burnish_sdk.prompts import Key, Known, Prompt, PromptCache, Refreshing
 from burnish_sdk.transport import Options, Token, Transport
@@ -109,6 +121,63 @@ class AsyncPrompts:
         return await self._transport.call(operations.live_prompt(touchpoint_id, workspace_id, at=at))
 
 
+class AsyncLibrary:
+    """The Q&A library."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def search(
+        self,
+        query: str,
+        *,
+        workspace_id: UUID | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        expression: str | None = None,
+        primary_domain: str | None = None,
+        primary_subtopic: str | None = None,
+        provenance: Sequence[Provenance] = (),
+        status: Sequence[PublicationStatus] = (),
+        include_extractions: bool = False,
+        as_of: datetime | None = None,
+        limit: int = 10,
+        offset: int = 0,
+    ) -> SearchResults:
+        """The pairs that answer a question, best first; published ones unless `status` says which. May be empty."""
+        operation = operations.search_pairs(
+            query,
+            workspace_id=workspace_id,
+            include=include,
+            exclude=exclude,
+            expression=expression,
+            primary_domain=primary_domain,
+            primary_subtopic=primary_subtopic,
+            provenance=provenance,
+            status=status,
+            include_extractions=include_extractions,
+            as_of=as_of,
+            limit=limit,
+            offset=offset,
+        )
+        return await self._transport.call(operation)
+
+    async def get(
+        self,
+        pair_id: UUID,
+        *,
+        kind: PairKind = "curated",
+        workspace_id: UUID | None = None,
+        citations: bool = False,
+        history: bool = False,
+    ) -> Pair:
+        """One pair, or with `kind="extracted"` one extraction, verbatim. Raises NotFound."""
+        operation = operations.get_pair(
+            pair_id, kind=kind, workspace_id=workspace_id, citations=citations, history=history
+        )
+        return await self._transport.call(operation)
+
+
 class AsyncClient:
     """A gateway, asked from one event loop.
 
@@ -124,6 +193,7 @@ class AsyncClient:
         self.url = self._transport.url
         self.signals = AsyncSignals(self._transport)
         self.prompts = AsyncPrompts(self._transport, self._cache)
+        self.library = AsyncLibrary(self._transport)
 
     def __repr__(self) -> str:
         return f"<burnish_sdk.{type(self).__name__} of {self.url}>"
@@ -228,6 +298,65 @@ class Prompts:
         return self._running.do(lambda client: client.prompts.live(touchpoint_id, workspace_id, at=at))
 
 
+class Library:
+    """The Q&A library. See `AsyncLibrary`."""
+
+    def __init__(self, running: _Running) -> None:
+        self._running = running
+
+    def search(
+        self,
+        query: str,
+        *,
+        workspace_id: UUID | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        expression: str | None = None,
+        primary_domain: str | None = None,
+        primary_subtopic: str | None = None,
+        provenance: Sequence[Provenance] = (),
+        status: Sequence[PublicationStatus] = (),
+        include_extractions: bool = False,
+        as_of: datetime | None = None,
+        limit: int = 10,
+        offset: int = 0,
+    ) -> SearchResults:
+        """The pairs that answer a question, best first; published ones unless `status` says which. May be empty."""
+        return self._running.do(
+            lambda client: client.library.search(
+                query,
+                workspace_id=workspace_id,
+                include=include,
+                exclude=exclude,
+                expression=expression,
+                primary_domain=primary_domain,
+                primary_subtopic=primary_subtopic,
+                provenance=provenance,
+                status=status,
+                include_extractions=include_extractions,
+                as_of=as_of,
+                limit=limit,
+                offset=offset,
+            )
+        )
+
+    def get(
+        self,
+        pair_id: UUID,
+        *,
+        kind: PairKind = "curated",
+        workspace_id: UUID | None = None,
+        citations: bool = False,
+        history: bool = False,
+    ) -> Pair:
+        """One pair, or with `kind="extracted"` one extraction, verbatim. Raises NotFound."""
+        return self._running.do(
+            lambda client: client.library.get(
+                pair_id, kind=kind, workspace_id=workspace_id, citations=citations, history=history
+            )
+        )
+
+
 class Client:
     """A gateway, asked from any thread. One event loop of its own, in a thread of its own, begins at first use.
 
@@ -244,6 +373,7 @@ class Client:
         self._running = _Running(lambda: AsyncClient(url, token, options, refreshing))
         self.signals = Signals(self._running)
         self.prompts = Prompts(self._running)
+        self.library = Library(self._running)
 
     def __repr__(self) -> str:
         return f"<burnish_sdk.{type(self).__name__} of {self.url}>"

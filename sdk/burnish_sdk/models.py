@@ -12,6 +12,11 @@ Severity = Literal["critical", "high", "medium", "low"]
 ActorKind = Literal["human", "machine"]
 
 TouchpointId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,119}$")]
+Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
+PublicationStatus = Literal["draft", "in_review", "published", "archived"]
+PairKind = Literal["curated", "extracted"]
+MatchStrength = Literal["exact", "strong", "fair", "weak"]
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 LongText = Annotated[str, StringConstraints(max_length=20_000)]
@@ -152,3 +157,100 @@ class LivePrompt(_Received):
         for part in self.parts:
             joined += part.text if not joined or joined.endswith("\n") else f"\n{part.text}"
         return joined
+
+
+# --- the library ------------------------------------------------------------------------------------------
+
+
+class SearchHit(_Received):
+    """One row of a search of the library: enough to choose by. `similarity` is None where it has no vector."""
+
+    kind: PairKind
+    id: UUID
+    question: str
+    answer_preview: str
+    scope_tags: tuple[str, ...] = ()
+    anti_scope_tags: tuple[str, ...] = ()
+    primary_domain: str | None = None
+    primary_subtopic: str | None = None
+    similarity: float | None = None
+    rank_method: str
+    match_strength: MatchStrength
+    provenance: Provenance
+    confidence: float
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    current: bool
+    publication_status: PublicationStatus
+    review_status: str | None = None
+    source_document_id: UUID | None = None
+
+
+class SearchResults(_Received):
+    """Hits, best first; `total` counts what all ways of searching found."""
+
+    results: tuple[SearchHit, ...]
+    total: int
+    limit: int
+    offset: int
+    query: str
+
+
+class Citation(_Received):
+    """Where a pair is cited, or what it is made of (`citation_kind` is then `source`)."""
+
+    id: UUID
+    citing_entity: str
+    citing_id: str
+    citation_kind: str
+    confidence: float
+    created_at: AwareDatetime
+    invalidated_at: AwareDatetime | None = None
+
+
+class PairVersion(_Received):
+    """One line of a pair's history."""
+
+    version: int
+    change_type: str
+    change_reason: str = ""
+    changed_by: str
+    changed_at: AwareDatetime
+    operation_id: UUID
+
+
+class Pair(_Received):
+    """A pair or an extraction, verbatim."""
+
+    kind: PairKind
+    id: UUID
+    workspace_id: UUID
+    version: int = 1
+    question: str
+    alternate_phrasings: tuple[str, ...] = ()
+    answer_standard: str
+    answer_advanced: str | None = None
+    id_token: str | None = None
+    scope_tags: tuple[str, ...] = ()
+    anti_scope_tags: tuple[str, ...] = ()
+    primary_domain: str | None = None
+    primary_subtopic: str | None = None
+    secondary_domain: str | None = None
+    secondary_subtopic: str | None = None
+    provenance: Provenance
+    confidence: float
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    publication_status: PublicationStatus
+    sensitive: bool = False
+    verified_at: AwareDatetime | None = None
+    verified_by: str | None = None
+    review_status: str | None = None
+    origin_kind: str | None = None
+    extractor: str | None = None
+    source_document_id: UUID | None = None
+    source_file: str | None = None
+    superseded_by: UUID | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    citations: tuple[Citation, ...] = ()
+    history: tuple[PairVersion, ...] = ()

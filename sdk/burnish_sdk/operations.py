@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
 from pydantic import TypeAdapter
 
 from burnish_sdk.errors import ConfigurationError
-from burnish_sdk.models import Accepted, LivePrompt, Signal, SignalCounts, SignalPage
+from burnish_sdk.models import (
+    Accepted,
+    LivePrompt,
+    Pair,
+    PairKind,
+    Provenance,
+    PublicationStatus,
+    SearchResults,
+    Signal,
+    SignalCounts,
+    SignalPage,
+)
 from burnish_sdk.operation import Operation, document, segment
 
 MOST_SIGNALS = 1_000
@@ -20,6 +31,10 @@ ACCEPTED = TypeAdapter(Accepted)
 SIGNAL_PAGE = TypeAdapter(SignalPage)
 SIGNAL_COUNTS = TypeAdapter(SignalCounts)
 LIVE_PROMPT = TypeAdapter(LivePrompt)
+SEARCH_RESULTS = TypeAdapter(SearchResults)
+PAIR = TypeAdapter(Pair)
+
+LIBRARY = "/api/qa"
 
 
 def push_signals(signals: Iterable[Signal], idempotency_key: str | None) -> Iterator[Operation[Accepted]]:
@@ -62,6 +77,59 @@ def live_prompt(
     params = {"workspace_id": workspace_id, "at": at}
     headers = {"If-None-Match": etag} if etag else {}
     return Operation("GET", f"/touchpoints/{segment(touchpoint_id)}/live", LIVE_PROMPT, params, headers=headers)
+
+
+def search_pairs(
+    query: str,
+    *,
+    workspace_id: UUID | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    expression: str | None = None,
+    primary_domain: str | None = None,
+    primary_subtopic: str | None = None,
+    provenance: Sequence[Provenance] = (),
+    status: Sequence[PublicationStatus] = (),
+    include_extractions: bool = False,
+    as_of: datetime | None = None,
+    limit: int = 10,
+    offset: int = 0,
+) -> Operation[SearchResults]:
+    """The pairs that answer a question, best first."""
+    params = {
+        "query": query,
+        "workspace_id": workspace_id,
+        "include": list(include) or None,
+        "exclude": list(exclude) or None,
+        "expression": expression,
+        "primary_domain": primary_domain,
+        "primary_subtopic": primary_subtopic,
+        "provenance": list(provenance) or None,
+        "status": list(status) or None,
+        "include_extractions": include_extractions or None,
+        "as_of": as_of,
+        "limit": limit,
+        "offset": offset,
+    }
+    return Operation("GET", f"{LIBRARY}/search", SEARCH_RESULTS, params)
+
+
+def get_pair(
+    pair_id: UUID,
+    *,
+    kind: PairKind = "curated",
+    workspace_id: UUID | None = None,
+    citations: bool = False,
+    history: bool = False,
+) -> Operation[Pair]:
+    """One pair, or with `kind="extracted"` one extraction, verbatim."""
+    params = {
+        "kind": kind,
+        "workspace_id": workspace_id,
+        "include_citations": citations,
+        "include_history": history,
+    }
+    return Operation("GET", f"{LIBRARY}/pairs/{pair_id}", PAIR, params)
 
 
 def _key(given: str | None) -> str:

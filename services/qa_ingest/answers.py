@@ -110,7 +110,12 @@ async def answer_pair(query: GetPair, db: Database) -> PairReply:
     """One pair or extraction; 404 where the workspaces have none."""
     async with db.connection(workspaces=query.workspace_ids) as conn:
         found = await pairs.get(
-            conn, query.kind, query.id, history=query.include_history, sensitive=query.include_sensitive
+            conn,
+            query.kind,
+            query.id,
+            citations=query.include_citations,
+            history=query.include_history,
+            sensitive=query.include_sensitive,
         )
     if found is None:
         raise _none("pair" if query.kind == "curated" else "extraction", query.id)

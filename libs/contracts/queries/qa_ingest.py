@@ -71,6 +71,7 @@ class GetPair(Query[PairReply]):
     workspace_ids: Workspaces
     kind: PairKind = "curated"
     id: UUID
+    include_citations: bool = False
     include_history: bool = False
     include_sensitive: bool = False
 

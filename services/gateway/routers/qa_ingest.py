@@ -10,7 +10,7 @@ from fastapi import Query as Param
 
 from libs.auth.claims import Caller
 from libs.contracts.envelope import EVENT_NAMESPACE
-from libs.contracts.library import IngestReport, PairDetail, PairKind, PublicationStatus, ScopeFilter
+from libs.contracts.library import IngestReport, PairDetail, PairKind, Provenance, PublicationStatus, ScopeFilter
 from libs.contracts.queries.qa_ingest import (
     Documents,
     GetIngestReport,
@@ -42,6 +42,8 @@ async def search(
     exclude: Texts = None,
     expression: ShortText | None = None,
     primary_domain: ShortText | None = None,
+    primary_subtopic: ShortText | None = None,
+    provenance: Annotated[list[Provenance] | None, Param(max_length=3)] = None,
     status: Annotated[list[PublicationStatus] | None, Param(max_length=4)] = None,
     include_extractions: bool = False,
     as_of: Instant | None = None,
@@ -55,6 +57,8 @@ async def search(
             query=query,
             scope=ScopeFilter(include=tuple(include or ()), exclude=tuple(exclude or ()), expression=expression),
             primary_domain=primary_domain,
+            primary_subtopic=primary_subtopic,
+            provenance=tuple(provenance or ()),
             publication_status=tuple(status or ["published"]),
             include_extractions=include_extractions,
             as_of=as_of,
@@ -71,11 +75,18 @@ async def pair(
     gateway: GatewayDep,
     workspace_id: UUID | None = None,
     kind: PairKind = "curated",
+    include_citations: bool = False,
     include_history: bool = False,
 ) -> PairDetail:
     """One pair, or with `kind=extracted` one extraction, verbatim."""
     workspaces = _libraries(caller, workspace_id)
-    query = GetPair(workspace_ids=workspaces, kind=kind, id=pair_id, include_history=include_history)
+    query = GetPair(
+        workspace_ids=workspaces,
+        kind=kind,
+        id=pair_id,
+        include_citations=include_citations,
+        include_history=include_history,
+    )
     return (await gateway.ask(query)).pair
 
 

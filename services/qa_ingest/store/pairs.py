@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from libs.contracts.library import PairDetail, PairKind, PairVersion
+from libs.contracts.library import Citation, PairDetail, PairKind, PairVersion
 from libs.service_kit.connection import Connection
 from services.qa_ingest.domain.envelope import Envelope
 
@@ -42,6 +42,11 @@ _EXTRACTION = "SELECT * FROM q_a_extractions WHERE id = $1 AND (NOT sensitive OR
 _HISTORY = """
 SELECT version_number AS version, change_type, change_reason, changed_by, changed_at, operation_id
 FROM q_a_pair_history WHERE pair_id = $1 ORDER BY version_number DESC LIMIT 200
+"""
+_CITATIONS = """
+SELECT id, citing_entity, citing_id, citation_kind, round(confidence::numeric, 4)::float AS confidence, created_at,
+       invalidated_at
+FROM citations WHERE pair_id = $1 ORDER BY created_at, id LIMIT 200
 """
 
 
@@ -111,16 +116,25 @@ async def flag(conn: Connection, pair_ids: Sequence[UUID]) -> list[UUID]:
     return [row["id"] for row in await conn.fetch(_FLAG, list(pair_ids))]
 
 
-async def get(conn: Connection, kind: PairKind, identity: UUID, *, history: bool, sensitive: bool) -> PairDetail | None:
+async def get(
+    conn: Connection, kind: PairKind, identity: UUID, *, citations: bool = False, history: bool, sensitive: bool
+) -> PairDetail | None:
     """One pair or extraction that the connection sees."""
     row = await conn.fetchrow(_PAIR if kind == "curated" else _EXTRACTION, identity, sensitive)
     if row is None:
         return None
-    versions = await conn.fetch(_HISTORY, identity) if history and kind == "curated" else []
-    return _detail(kind, row, tuple(PairVersion(**version) for version in versions))
+    curated = kind == "curated"
+    cited = await conn.fetch(_CITATIONS, identity) if citations and curated else []
+    versions = await conn.fetch(_HISTORY, identity) if history and curated else []
+    return _detail(
+        kind,
+        row,
+        tuple(Citation(**citation) for citation in cited),
+        tuple(PairVersion(**version) for version in versions),
+    )
 
 
-def _detail(kind: PairKind, row: Any, history: tuple[PairVersion, ...]) -> PairDetail:
+def _detail(kind: PairKind, row: Any, citations: tuple[Citation, ...], history: tuple[PairVersion, ...]) -> PairDetail:
     curated = kind == "curated"
     return PairDetail(
         kind=kind,
@@ -155,6 +169,7 @@ def _detail(kind: PairKind, row: Any, history: tuple[PairVersion, ...]) -> PairD
         source_file=None if curated else row["source_file_basename"],
         superseded_by=row["superseded_by"] if curated else None,
         metadata=row["metadata"],
+        citations=citations,
         history=history,
     )
 
