@@ -21,6 +21,8 @@ from tests.faults.drill import SERVERS, VICTIMS, Plan, Result, push_all, registe
 SUPERVISOR = "supervisor"
 EVERYBODY = (*VICTIMS, *SERVERS, SUPERVISOR)
 START_S = 180.0
+BACK_S = 20.0
+"""How long a victim that is just starting again is waited for: a kill that meets nobody is none."""
 
 
 class Outside:
@@ -62,12 +64,20 @@ class Outside:
             await self._process.wait()
             await self.start()
             return True
-        pid = self._listening().get(DataFolder(self._folder).ports().get(victim, 0))
+        pid = await self._pid_of(victim)
         if pid is None:
             return False
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         return True
+
+    async def _pid_of(self, victim: str) -> int | None:
+        deadline = monotonic() + BACK_S
+        while (pid := self._listening().get(DataFolder(self._folder).ports().get(victim, 0))) is None:
+            if monotonic() > deadline:
+                return None
+            await asyncio.sleep(0.2)
+        return pid
 
     def client(self) -> httpx.AsyncClient:
         """For the gateway; its key, and so the token, outlives a restart."""
