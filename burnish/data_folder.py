@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from burnish.errors import InstallationError
 from burnish.json_text import NotJson, is_text, parsed
-from libs.contracts.topology import SERVICES
+from libs.contracts.topology import SERVICES, bus_users
 from libs.embedded.folder import ServerFolder
 from libs.files import UnreadableFile, read_text
 from libs.provisioning.nats_config import ADMIN_USER
@@ -54,7 +54,7 @@ class Secrets:
         names = [entry.name for entry in SERVICES]
         return cls(
             roles={name: new_password() for name in names},
-            nats={name: new_password() for name in [ADMIN_USER, *names]},
+            nats={name: new_password() for name in [ADMIN_USER, *bus_users()]},
             platform_reader=new_password(),
         )
 
@@ -217,7 +217,7 @@ class DataFolder:
         """A service that is new in this version gets its passwords now."""
         names = [entry.name for entry in SERVICES]
         missing_roles = [name for name in names if name not in kept.roles]
-        missing_nats = [name for name in [ADMIN_USER, *names] if name not in kept.nats]
+        missing_nats = [name for name in [ADMIN_USER, *bus_users()] if name not in kept.nats]
         if not missing_roles and not missing_nats:
             return kept
         whole = Secrets(

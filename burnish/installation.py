@@ -308,7 +308,10 @@ class Installation:
                 "BURNISH_LEDGER_KEY": os.environ.get("BURNISH_LEDGER_KEY") or str(self.folder.ledger_key()),
             }
         if name == "qa_ingest":
-            return {"BURNISH_QA_FOLDER": str(self.folder.library)}
+            return {
+                "BURNISH_QA_FOLDER": str(self.folder.library),
+                "BURNISH_QA_NATS_PASSWORD": self.nats_password("qa_buckets"),
+            }
         if name == "scanner" and self.platform_dsn is not None:
             return {"BURNISH_PLATFORM_DSN": self.platform_dsn}
         return {}

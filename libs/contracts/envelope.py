@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
@@ -37,6 +37,18 @@ class EventData(Frozen):
         """The thing the event is about (CloudEvents `subject`): the touchpoint, where there is one."""
         value = getattr(self, "touchpoint_id", None)
         return value if isinstance(value, str) else None
+
+
+class ForeignData(EventData):
+    """What somebody says who knows no envelope: the message is the data itself, and gets an envelope on arrival.
+
+    It has no id that two deliveries would share, so what it comes to must be harmless when it is done again.
+    """
+
+    @classmethod
+    def arrived(cls, body: bytes | str, source: str) -> Event[Self]:
+        """The message in an envelope. Raises pydantic's `ValidationError`."""
+        return Event[cls].of(cls.model_validate_json(body), source=source)  # type: ignore[valid-type]
 
 
 DataT = TypeVar("DataT", bound=EventData)

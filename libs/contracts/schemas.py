@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from libs.contracts.envelope import SCHEMA_BASE, Event, EventData
+from pydantic import BaseModel
+
+from libs.contracts.envelope import SCHEMA_BASE, Event, EventData, ForeignData
 from libs.contracts.topology import EVENTS
 
 FOLDER = Path(__file__).parent / "schemas"
@@ -15,8 +17,9 @@ Schema = Mapping[str, Any]
 
 
 def schema_of(event: type[EventData]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of one event as it stands on the bus, envelope included."""
-    body = _open(Event[event].model_json_schema(mode="validation"))  # type: ignore[valid-type]
+    """The JSON Schema (2020-12) of one event as it stands on the bus, envelope included where it has one."""
+    model: type[BaseModel] = event if issubclass(event, ForeignData) else Event[event]  # type: ignore[valid-type]
+    body = _open(model.model_json_schema(mode="validation"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{SCHEMA_BASE}{event.type}.json",

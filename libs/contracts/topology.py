@@ -18,6 +18,7 @@ from libs.contracts.events.ab_runner import (
     EvalRequestedV1,
     ShardRequestedV1,
 )
+from libs.contracts.events.bucket_store import ObjectNotifiedV1
 from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
 from libs.contracts.events.pattern_detector import (
@@ -139,11 +140,24 @@ class ServiceEntry:
     manages_dead_letters: bool = field(default=False)
 
 
+@dataclass(frozen=True)
+class Outsider:
+    """Somebody with an account on the bus who is no service of ours: may say these facts, and nothing else.
+
+    With `own_streams` its account has streams of its own, apart from ours: nothing leads from there to here.
+    """
+
+    name: str
+    says: tuple[type[EventData], ...] = ()
+    own_streams: bool = False
+
+
 STREAMS: tuple[Stream, ...] = (
     Stream("REFINEMENT", ("refinement.>",), 30 * DAY_S, 50),
     Stream("QA", ("qa.>",), 30 * DAY_S, 20),
     Stream("WORK", ("work.>",), 7 * DAY_S, 10),
-    Stream("DLQ", ("dlq.>",), 90 * DAY_S, 16, relied_on=False),  # the record is the table of each service
+    Stream("BUCKET", ("bucket.>",), 7 * DAY_S, 2, relied_on=False),  # hints: a listing catches what is lost
+    Stream("DLQ", ("dlq.>",), 90 * DAY_S, 14, relied_on=False),  # the record is the table of each service
     Stream(
         "ADVISORIES",
         (
@@ -344,14 +358,30 @@ SERVICES: tuple[ServiceEntry, ...] = (
     ServiceEntry(
         "qa_ingest",
         says=(SignalObservedV1, QaDocumentIngestedV1, QaDocumentRejectedV1, QaDocumentDeletedV1),
-        hears=_registered("qa_ingest"),
+        hears=(
+            *_registered("qa_ingest"),
+            *_hears("qa_ingest", ObjectNotifiedV1, batch=20, ack_wait_s=60.0),
+        ),
         answers=(SearchPairs, GetPair, ListDocuments, GetIngestReport),
     ),
 )
 
-EVENTS: tuple[type[EventData], ...] = tuple(
-    sorted({event for service in SERVICES for event in service.says}, key=lambda event: event.type)
+OUTSIDERS: tuple[Outsider, ...] = (
+    Outsider("bucket_store", says=(ObjectNotifiedV1,)),
+    Outsider("qa_buckets", own_streams=True),
 )
+"""A store that tells what was put into it, and whoever reads and fills the NATS object stores that feed the library."""
+
+SPEAKERS: tuple[ServiceEntry | Outsider, ...] = (*SERVICES, *OUTSIDERS)
+
+EVENTS: tuple[type[EventData], ...] = tuple(
+    sorted({event for each in SPEAKERS for event in each.says}, key=lambda event: event.type)
+)
+
+
+def bus_users() -> tuple[str, ...]:
+    """Everybody who has a user on the bus, beside who keeps it; each is alone in an account."""
+    return tuple(each.name for each in SPEAKERS)
 
 
 def service(name: str) -> ServiceEntry:

@@ -53,7 +53,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$"), STORABLE]
 
 # --- names that come with what they name ------------------------------------------------------------------
 
-Kind = Literal["adapters", "extractors", "metrics", "model_providers", "scanners", "tasks"]
+Kind = Literal["adapters", "buckets", "extractors", "metrics", "model_providers", "scanners", "tasks"]
 PREFIX = "burnish."
 
 

@@ -1,6 +1,7 @@
 """The NATS server configuration, generated from the topology: one account per service, nothing shared by default.
 
-Only the account `BUS` has JetStream. It exports to each service, for that service alone: the subjects it says,
+Only the account `BUS` has JetStream, beside an outsider's with streams apart, from which nothing leads to `BUS`. It
+exports to each service, for that service alone: the subjects it says,
 its own durables (INFO, MSG.NEXT, ACK), and nothing else. Queries are exported by the owner to those who ask, facts that
 are overheard by whoever says them; one question, "keep this message that was given up", by every service to `BUS`.
 The rules behind every line are in `docs/adr/0004-one-nats-account-per-service.md`.
@@ -12,8 +13,10 @@ import json
 from collections.abc import Sequence
 
 from libs.contracts.topology import (
+    OUTSIDERS,
     SERVICES,
     Durable,
+    Outsider,
     ServiceEntry,
     dead_letter_bury_subject,
     dead_letter_list_subject,
@@ -39,7 +42,11 @@ def password_variable(user: str) -> str:
 
 def server_config(services: Sequence[ServiceEntry] = SERVICES) -> str:
     """The accounts and limits part of `nats-server.conf`. Ports and the store's folder are added where it runs."""
-    accounts = [_bus_account(services), *(_service_account(entry, services) for entry in services)]
+    accounts = [
+        _bus_account(services),
+        *(_service_account(entry, services) for entry in services),
+        *(_outsider_account(outsider) for outsider in OUTSIDERS),
+    ]
     lines = [
         "# Generated from libs/contracts/topology.py by `burnish topology --write`. Do not edit.",
         f"max_payload: {MAX_PAYLOAD}",
@@ -53,7 +60,10 @@ def server_config(services: Sequence[ServiceEntry] = SERVICES) -> str:
 
 
 def _bus_account(services: Sequence[ServiceEntry]) -> list[str]:
-    exports = [line for entry in services for line in _bus_exports(entry)]
+    exports = [
+        *(line for entry in services for line in _bus_exports(entry)),
+        *(line for outsider in OUTSIDERS for line in _outsider_exports(outsider)),
+    ]
     return [
         f"{BUS_ACCOUNT} {{",
         "  jetstream: enabled",
@@ -92,6 +102,26 @@ def _service_account(entry: ServiceEntry, services: Sequence[ServiceEntry]) -> l
         "  imports: [",
         *(f"    {line}" for line in _bus_imports(entry)),
         *(f"    {line}" for line in [*_query_imports(entry, services), *_overheard_imports(entry, services)]),
+        "  ]",
+        "}",
+    ]
+
+
+def _outsider_exports(outsider: Outsider) -> list[str]:
+    to = f"accounts: [{account_of(outsider.name)}]"
+    return [f"{{ service: {_quoted(event.type)}, {to} }}" for event in outsider.says]
+
+
+def _outsider_account(outsider: Outsider) -> list[str]:
+    """What it says becomes ours; what it keeps stays apart: a stream of its own could forge whatever we import."""
+    user = f"{{ user: {outsider.name}, password: ${password_variable(outsider.name)} }}"
+    assert not (outsider.says and outsider.own_streams)
+    return [
+        f"{account_of(outsider.name)} {{",
+        *(["  jetstream: enabled"] if outsider.own_streams else []),
+        f"  users: [ {user} ]",
+        "  imports: [",
+        *(f"    {_import(BUS_ACCOUNT, event.type)}" for event in outsider.says),
         "  ]",
         "}",
     ]

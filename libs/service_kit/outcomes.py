@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from pydantic import ValidationError
 
-from libs.contracts.envelope import Event, EventData
+from libs.contracts.envelope import Event, EventData, ForeignData
 from libs.contracts.topology import Durable
 from libs.service_kit import dead_letters, faults, logging, tracing
 from libs.service_kit.db import Database
@@ -124,14 +124,14 @@ class Outcomes(Generic[DataT]):
 
     async def replay(self, letter: Replay, handle: Handle[DataT]) -> None:
         """Handle the body of a dead letter. Raises what the handler raises; the inbox keeps the effect single."""
-        await self._call([self._model.model_validate_json(letter.data)], handle)
+        await self._call([self._event(letter.data)], handle)
 
     async def _parse(self, message: Message) -> Parsed[DataT] | None:
         deliveries = _deliveries(message)
         if deliveries > 1:
             REDELIVERED.labels(self.name).inc()
         try:
-            event = self._model.model_validate_json(message.data)
+            event = self._event(message.data)
         except ValidationError as error:
             await self._bury(message, error)
             return None
@@ -139,6 +139,12 @@ class Outcomes(Generic[DataT]):
             await self._bury(message, Poison(f"delivered {deliveries} times without an outcome"))
             return None
         return Parsed(message, event, deliveries)
+
+    def _event(self, body: bytes) -> Event[DataT]:
+        if issubclass(self.durable.event, ForeignData):
+            foreign: Event[Any] = self.durable.event.arrived(body, source=self.durable.stream)
+            return foreign
+        return self._model.model_validate_json(body)
 
     async def _handle(self, parsed: list[Parsed[DataT]], handle: Handle[DataT]) -> None:
         try:

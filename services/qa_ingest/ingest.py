@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from libs.service_kit import logging
 from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Database, Transaction
 from services.qa_ingest import metrics, sandbox
-from services.qa_ingest.buckets.base import Bucket, Listed, Unreadable
+from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is_source
 from services.qa_ingest.domain import changes
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
@@ -38,6 +38,8 @@ IN_PROCESS = frozenset({"yaml_frontmatter_v1"})
 BY = "ingest"
 AT_ONCE = 2
 """Objects that are followed at once: each holds two connections of the pool, and more would wait for each other."""
+UNREAD_IN_A_ROW = 3
+"""So many objects of a bucket that cannot be read, one after the other, are taken for a bucket that is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Bound:
 
     bucket: Bucket
     binding: Binding
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    """Held while an object of it is followed: a bucket that hangs takes one of the places, not all of them."""
 
     @property
     def workspace_id(self) -> UUID:
@@ -58,12 +62,12 @@ class Ingest:
 
     def __init__(self, db: Database, bound: Sequence[Bound]) -> None:
         self._db = db
-        self._bound = bound
+        self.bound = bound
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def prepare(self) -> None:
         """Make the workspaces that buckets are bound to."""
-        for each in self._bound:
+        for each in self.bound:
             async with self._db.transaction() as tx:
                 await operations.enter(tx.conn, each.workspace_id)
                 binding = each.binding
@@ -71,36 +75,46 @@ class Ingest:
 
     async def look(self) -> int:
         """Compare every bucket's listing with what is known, and follow each difference; how many there were."""
-        return sum([await self._look(each) for each in self._bound])
+        return sum([await self.look_at(each) for each in self.bound])
+
+    async def look_at(self, bound: Bound) -> int:
+        """The same for one bucket. One that is away is told of, and changes nothing."""
+        up = metrics.BUCKET_UP.labels(bound.bucket.name)
+        try:
+            followed = await self._look(bound)
+        except Away as error:
+            # A listing that broke off says nothing about what is gone.
+            log.warning("qa.bucket.away", bucket=bound.bucket.name, error=str(error))
+            up.set(0)
+            return 0
+        up.set(1)
+        return followed
 
     async def _look(self, bound: Bound) -> int:
         async with self._db.connection(workspaces=[bound.workspace_id]) as conn:
             known = await documents.newest(conn, bound.workspace_id, bound.bucket.name)
         there: set[str] = set()
-        followed = 0
-        try:
-            async for listed in bound.bucket.list():
-                there.add(listed.key)
-                if listed.settled and _is_new(known.get(listed.key), listed, bound.binding.extractor):
-                    await self.follow(bound, listed.key, listed.version)
-                    followed += 1
-        except OSError as error:
-            # A listing that broke off says nothing about what is gone.
-            log.warning("qa.bucket.unreadable", bucket=bound.bucket.name, error=logging.describe(error))
-            return followed
+        reading = _Reading(self, bound)
+        async for listed in bound.bucket.list():
+            there.add(listed.key)
+            if listed.settled and _is_new(known.get(listed.key), listed, bound.binding.extractor):
+                await reading.follow(listed.key, listed.version)
         for key in sorted(key for key, one in known.items() if one.state != "deleted" and key not in there):
-            await self.follow(bound, key)
-            followed += 1
-        return followed
+            await reading.follow(key)
+        metrics.BUCKET_OBJECTS.labels(bound.bucket.name).set(len(there))
+        metrics.BUCKET_LISTED.labels(bound.bucket.name).set_to_current_time()
+        return reading.followed
 
     async def follow(self, bound: Bound, key: str, listed_version: str | None = None) -> str:
-        """Bring one object to where it is now in its bucket; what came of it.
+        """Bring one object to where it is now in its bucket; what came of it. Raises `Away`.
 
         Nobody else follows the same object meanwhile, so that an older reading never comes last.
         """
+        if not is_source(key):
+            return "passed_by"
         started = datetime.now(UTC)
         lock = f"qa.{bound.bucket.name}.{key}"
-        async with self._slots, self._db.connection() as conn, session_lock(conn, lock):
+        async with bound.turn, self._slots, self._db.connection() as conn, session_lock(conn, lock):
             content = await _read(bound, key)
             if content is None:
                 outcome = await self._delete(bound, key)
@@ -254,6 +268,29 @@ class Ingest:
                 )
             )
         return "deleted"
+
+
+class _Reading:
+    """Follows one object of a bucket after the other; a few that cannot be read do not keep the others waiting."""
+
+    def __init__(self, ingest: Ingest, bound: Bound) -> None:
+        self._ingest = ingest
+        self._bound = bound
+        self._unread = 0
+        self.followed = 0
+
+    async def follow(self, key: str, version: str | None = None) -> None:
+        """Raises `Away` when it is not the object but the bucket."""
+        try:
+            await self._ingest.follow(self._bound, key, version)
+        except Away as error:
+            self._unread += 1
+            if self._unread >= UNREAD_IN_A_ROW:
+                raise
+            log.warning("qa.object.unread", bucket=self._bound.bucket.name, error=str(error))
+            return
+        self._unread = 0
+        self.followed += 1
 
 
 class _Curation:

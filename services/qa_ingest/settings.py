@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from libs.files import read_text
 from libs.service_kit.settings import KitSettings
+from services.qa_ingest.buckets.base import OwnBus
 from services.qa_ingest.domain.bindings import Binding, Bindings
 
 MAX_FILE_BYTES = 1_000_000
@@ -21,18 +22,36 @@ class Settings(KitSettings):
 
     qa_buckets: Path | None = Field(default=None, description="a YAML file that binds buckets to workspaces")
     qa_folder: Path | None = Field(default=None, description="a folder that feeds the workspace `default`")
-    qa_look_every_s: float = Field(default=2.0, gt=0, description="how often buckets are listed")
+    qa_look_every_s: float = Field(default=2.0, gt=0, description="how often the folder is listed")
+    qa_nats_password: SecretStr = Field(
+        default=SecretStr(""), description="of the NATS user `qa_buckets`, in whose account object stores are"
+    )
     qa_embed_every_s: float = Field(default=2.0, gt=0, description="how often is looked for questions without a vector")
     qa_embedder: str = Field(default="static", description="static, sentence-transformers or openai")
+
+    @property
+    def own_bus(self) -> OwnBus:
+        """Where object stores of our own bus are."""
+        return OwnBus(self.nats_url, password=self.qa_nats_password)
 
     def bindings(self) -> Bindings:
         """Every bucket. Raises `ValueError` that names the file and the field."""
         told: list[Any] = []
         if self.qa_folder is not None:
-            told.append(Binding(bucket="folder", folder=self.qa_folder, workspace="default", curate_as_pair=True))
+            told.append(_of_folder(self.qa_folder, self.qa_look_every_s))
         if self.qa_buckets is not None:
             told += _read(self.qa_buckets).buckets
         return Bindings(buckets=tuple(told))
+
+
+def _of_folder(folder: Path, look_every_s: float) -> Binding:
+    return Binding(
+        bucket="folder",
+        folder=folder,
+        workspace="default",
+        curate_as_pair=True,
+        look_every_s=look_every_s,
+    )
 
 
 def _read(path: Path) -> Bindings:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from libs.contracts.topology import SERVICES, STREAMS
+from libs.contracts.topology import STREAMS, bus_users
 from libs.embedded import nats as embedded
 from libs.embedded.nats import EmbeddedNats
 from libs.provisioning import topology
@@ -33,7 +33,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for server in running:
             await server.stop()
         monkeypatch.setattr(embedded, "NO_LIMIT", limit)
-        users = {password_variable(name): PASSWORD for name in [ADMIN_USER, *(entry.name for entry in SERVICES)]}
+        users = {password_variable(name): PASSWORD for name in [ADMIN_USER, *bus_users()]}
         server = EmbeddedNats(tmp_path / "nats", server_config(), environment=users)
         running.append(server)
         await server.start()
@@ -107,9 +107,9 @@ async def test_a_server_without_room_is_told_in_numbers(start: Start) -> None:
 
 async def test_an_account_without_room_is_told_before_anything_is_made(tmp_path: Path) -> None:
     config = server_config().replace("jetstream: enabled", "jetstream: { max_file: 50MB }")
-    users = {password_variable(name): PASSWORD for name in [ADMIN_USER, *(entry.name for entry in SERVICES)]}
+    users = {password_variable(name): PASSWORD for name in [ADMIN_USER, *bus_users()]}
     async with EmbeddedNats(tmp_path / "nats", config, environment=users) as server:
-        with pytest.raises(TopologyError, match=r"streams need 71.0MiB of storage, and the account may have 50.0MiB"):
+        with pytest.raises(TopologyError, match=r"streams need 77.8MiB of storage, and the account may have 50.0MiB"):
             await topology.upsert(server.url, PASSWORD, settings=SMALL)
         assert await streams_of(server) == {}
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 
-from libs.contracts.topology import SERVICES
+from libs.contracts.topology import SERVICES, bus_users
 from libs.embedded.nats import EmbeddedNats
 from libs.embedded.postgres import EmbeddedPostgres
 from libs.provisioning import nats_config
@@ -81,7 +81,7 @@ def running(folder: Path, *, durable: bool = False) -> Iterator[Servers]:
     test there, and ending a server with dozens of fresh databases would take half a minute.
     """
     roles = {entry.name: new_password() for entry in SERVICES}
-    users = [nats_config.ADMIN_USER, *roles]
+    users = [nats_config.ADMIN_USER, *bus_users()]
     environment = {nats_config.password_variable(user): new_password() for user in users}
     backend = _containers if os.environ.get("BURNISH_TEST_BACKEND") == "containers" else _embedded
     with backend(folder, environment, durable) as (postgres_url, nats_url):

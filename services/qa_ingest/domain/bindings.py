@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -11,29 +10,30 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from libs.contracts.envelope import EVENT_NAMESPACE
 
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+KindName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 WorkspaceName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
 class Binding(BaseModel):
-    """One bucket. A key that is not known is a mistake."""
+    """One bucket. What else is written beside these is for its kind, which refuses a key that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     bucket: BucketName
-    kind: Literal["folder"] = "folder"
-    folder: Path | None = None
+    kind: KindName = "folder"
     workspace: WorkspaceName
     workspace_id: UUID | None = None
     extractor: str = "yaml_frontmatter_v1"
     curate_as_pair: bool = False
     trusted: bool = False
+    report: bool = False
     touchpoint_id: str | None = Field(default=None, max_length=120)
+    look_every_s: float | None = Field(default=None, gt=0, le=86_400)
 
-    @model_validator(mode="after")
-    def _has_its_address(self) -> Binding:
-        if self.kind == "folder" and self.folder is None:
-            raise ValueError("a bucket of kind 'folder' needs `folder`")
-        return self
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is written for its kind."""
+        return dict(self.model_extra or {})
 
     @property
     def workspace_key(self) -> UUID:
