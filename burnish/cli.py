@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__, printer
-from burnish.commands import configure, decide, examine, ledger, library, look, measure, operate, platform, run
+from burnish.commands import agents, configure, decide, examine, ledger, library, look, measure, operate, platform, run
 from burnish.commands.verbs import Spoken
 
 HEADINGS: Mapping[str, Sequence[str]] = {
@@ -18,7 +18,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Decide": ("proposals",),
     "Measure": ("suites", "ab"),
     "The ledger": ("live", "history", "rollback", "ledger"),
-    "The library": ("qa",),
+    "The library": ("qa", "mcp"),
     "Operate": ("dlq", "token"),
 }
 ELSEWHERE = {
@@ -82,5 +82,5 @@ def main() -> None:
     """
 
 
-for group in (run, examine, platform, configure, look, decide, measure, ledger, library, operate):
+for group in (run, examine, platform, configure, look, decide, measure, ledger, library, agents, operate):
     group.add_to(main)

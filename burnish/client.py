@@ -64,7 +64,7 @@ class Gateway:
     """`BURNISH_URL` with `BURNISH_TOKEN`, or the installation that runs in the data folder; asked with the SDK."""
 
     def __init__(self, data: Path) -> None:
-        self.url, token = _where(data)
+        self.url, token = where(data)
         self._client = _client(self.url, token)
 
     def __enter__(self) -> Self:
@@ -124,7 +124,18 @@ def _client(url: str, token: str) -> Client:
     return Client(url, token, options)
 
 
-def _where(data: Path) -> tuple[str, str]:
+def url_of(data: Path) -> str:
+    """Where the gateway is, whoever asks it: `BURNISH_URL`, or what runs in the data folder. Raises `Failure`."""
+    url = os.environ.get("BURNISH_URL")
+    if url:
+        return _checked_url(url)
+    note = DataFolder(data).running()
+    if note is None:
+        raise _nothing_runs(data)
+    return _checked_url(note.url)
+
+
+def where(data: Path) -> tuple[str, str]:
     """URL and token. A token of this machine is never sent to another URL than its own."""
     url, token = os.environ.get("BURNISH_URL"), os.environ.get("BURNISH_TOKEN")
     url = _checked_url(url) if url else None
@@ -139,12 +150,16 @@ def _where(data: Path) -> tuple[str, str]:
             f"there is no token for {url}", "set BURNISH_TOKEN; `burnish token` prints one on that machine", NOT_ALLOWED
         )
     if note is None:
-        raise Failure(
-            f"no installation runs in {data}",
-            "start one with `burnish up`, name its folder with --data, or set BURNISH_URL and BURNISH_TOKEN",
-            UNREACHABLE,
-        )
+        raise _nothing_runs(data)
     return _checked_url(note.url), token or _checked_token(note.token, "the token in the data folder")
+
+
+def _nothing_runs(data: Path) -> Failure:
+    return Failure(
+        f"no installation runs in {data}",
+        "start one with `burnish up`, name its folder with --data, or set BURNISH_URL and BURNISH_TOKEN",
+        UNREACHABLE,
+    )
 
 
 def _checked_url(url: str) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NEEDS_BYTES = 300_000_000
 NEEDS_AGAIN_BYTES = 100_000_000
 MAX_BYTES = 1_000_000
+MCP_PORT = 8321
 OURS = frozenset({"secrets.json", "signing_key.json", "installation.json", "lock"})
 OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "library", "nats", "postgres"})
 PLATFORM_READER = "platform_reader"

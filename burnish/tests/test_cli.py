@@ -29,7 +29,7 @@ def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 ALL = dict(verbs(main))
 EXPECTED = """
-up|run|platform|migrate|topology|doctor|demo|scan|ab|live|history|rollback|token|touchpoints plan|touchpoints apply|
+up|run|mcp|platform|migrate|topology|doctor|demo|scan|ab|live|history|rollback|token|touchpoints plan|touchpoints apply|
 touchpoints list|touchpoints show|touchpoints confirm|
 signals list|signals show|signals push|patterns list|patterns show|proposals list|
 proposals show|proposals create|proposals approve|proposals reject|proposals waive|proposals bad-signals|

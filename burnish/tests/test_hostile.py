@@ -9,6 +9,7 @@ import copy
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -71,7 +72,7 @@ def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 ALL = dict(verbs(main))
-ASKING = {path: one for path, one in ALL.items() if UNREACHABLE in one.exits and path != ("platform",)}
+ASKING = {path: one for path, one in ALL.items() if UNREACHABLE in one.exits and path not in {("platform",), ("mcp",)}}
 ASKING[("doctor",)] = ALL[("doctor",)]
 WITH_FILES = {
     path: one
@@ -97,6 +98,16 @@ def nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmbeddedPostgres, "start", refuse)
     monkeypatch.setattr(EmbeddedNats, "start", refuse)
     monkeypatch.setattr(Supervisor, "_start", refuse_to_supervise)
+
+    def refuse_to_serve(*given: object) -> None:
+        for one in given:
+            if isinstance(one, socket.socket):
+                one.close()
+        raise InstallationError("nothing is served in this test")
+
+    for name in ("stdio.run", "http.run"):
+        monkeypatch.setattr(f"apps.mcp.{name}", refuse_to_serve)
+    monkeypatch.setattr("apps.mcp.logs.configure", lambda *_: None)
     monkeypatch.setattr(client, "TIMEOUT_S", 0.7)
     monkeypatch.setattr(decide, "COMMIT_WAIT_S", 0.2)
 

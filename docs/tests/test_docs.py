@@ -16,7 +16,7 @@ from libs.service_kit.settings import KitSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = {"node_modules", "dist", "build"}
-CODE = ("burnish", "libs", "services", "bench", "docs/tests", "examples", "conftest.py", "tests")
+CODE = ("apps", "burnish", "libs", "services", "bench", "docs/tests", "examples", "conftest.py", "tests")
 PAGES = sorted(
     path
     for path in ROOT.rglob("*.md")

@@ -1,0 +1,1 @@
+"""Applications: HTTP clients of the gateway with the caller's own token. They own nothing and decide nothing."""

@@ -1,0 +1,1 @@
+"""The MCP server: the Q&A library as tools for agents."""
