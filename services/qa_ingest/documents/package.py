@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,16 +20,20 @@ MAX_RATIO = 200
 SMALL = 1024 * 1024
 """A member below this may be compressed as well as it likes."""
 _OLE = bytes.fromhex("d0cf11e0a1b11ae1")
+_DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
+_HAS_A_TYPE = "{} has a document type or entities, which no office program writes"
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.IGNORECASE | re.DOTALL)
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
 class Refused(ValueError):
-    """A document that is not read: a code for machines, and a message for people."""
+    """A document that is not read: a code for machines, a message for people, and the line where text has lines."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, line: int = 1) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.line = line
 
 
 class Package:
@@ -72,12 +77,27 @@ class Package:
         try:
             root: Element = fromstring(self.read(name), forbid_dtd=True)
         except DefusedXmlException as error:
-            raise Refused(
-                "document_type", f"{name} has a document type or entities, which no office program writes"
-            ) from error
+            raise Refused("document_type", _HAS_A_TYPE.format(name)) from error
         except (ParseError, LookupError, ValueError) as error:
             raise Refused("bad_xml", f"{name} is no well-formed XML") from error
         return root
+
+    def refuse_active(self) -> None:
+        """What no question table needs: macros, document types, and whatever would be fetched from elsewhere."""
+        for name in self._members:
+            if posixpath.basename(name).casefold().startswith("vbaproject"):
+                raise Refused("macros", "it holds macros; save it without them, as .docx or .xlsx")
+            if name.endswith(".rels"):
+                self._refuse_fetching(name)
+            elif name.endswith(".xml") and _DOCTYPE.search(self.read(name).replace(b"\0", b"")):
+                raise Refused("document_type", _HAS_A_TYPE.format(name))
+
+    def _refuse_fetching(self, name: str) -> None:
+        for relation in self.xml(name).iter(_RELATIONS):
+            kind, target = relation.get("Type", ""), relation.get("Target", "")
+            if relation.get("TargetMode") == "External" and not kind.endswith("/hyperlink") and _is_remote(target):
+                what = kind.rsplit("/", 1)[-1][:40]
+                raise Refused("external_reference", f"{name} fetches its {what} from another computer; remove the link")
 
     def relations(self, name: str) -> Mapping[str, str]:
         """The targets of a part's relations by their ids: part names, or addresses where they lead outside."""
@@ -92,6 +112,16 @@ class Package:
                 target = target[1:] if target.startswith("/") else posixpath.normpath(posixpath.join(folder, target))
             found[relation.get("Id", "")] = target
         return found
+
+
+def _is_remote(target: str) -> bool:
+    """Would another computer be asked? A path of this one, as of a template, is only looked for here."""
+    target = target.strip().replace("\\", "/")
+    found = _ADDRESS.match(target)
+    if found is None or found[1].casefold() == "file":
+        path = found[2] if found else target
+        return (path.startswith("//") and not path.startswith("///")) or path.startswith(("////", "/////"))
+    return found[1].casefold() not in ("data", "mailto", "cid")
 
 
 def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:

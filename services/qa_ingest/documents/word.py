@@ -7,8 +7,9 @@ Structure after ECMA-376 part 1 (WordprocessingML). Only the text of the main pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 from xml.etree.ElementTree import Element
 
 from services.qa_ingest.documents.package import Package, Refused
@@ -16,14 +17,20 @@ from services.qa_ingest.documents.symbols import symbol
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 W14 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 MAIN = "word/document.xml"
 MAX_DEPTH = 120
 MAX_CELLS = 500_000
 MAX_COLUMNS = 200
 
+T = TypeVar("T")
 CHECKED, UNCHECKED = "☒", "☐"
-_OTHER_PARTS = re.compile(r"word/(header\d*|footer\d*|footnotes|endnotes|comments)\.xml\Z")
+_OTHER_PARTS = re.compile(
+    r"word/(header\d*|footer\d*|footnotes\d*|endnotes\d*|comments\d*|diagrams/data\d*|charts/chart\d*)\.xml\Z"
+)
+_TEXTS = (f"{W}t", f"{W}delText", f"{M}t", f"{A}t")
 _HEADING = re.compile(r"heading\s*([1-9])\Z", re.IGNORECASE)
 
 
@@ -71,6 +78,7 @@ def read(content: bytes) -> Document:
     package = Package(content)
     if MAIN not in package:
         raise Refused("no_word_document", f"the package has no {MAIN}; it is no Word document")
+    package.refuse_active()
     return _Reader(package).document()
 
 
@@ -82,13 +90,14 @@ class _Run:
     characters: int = 0
     revised: bool = False
     boxes: list[Element] = field(default_factory=list)
+    fields: list[bool] = field(default_factory=list)  # open fields, the innermost last: still in its instructions?
 
 
 class _Reader:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._left_out: dict[str, int] = {}
-        self._styles = _styles(package)
+        self._styles, self._lists = _styles(package)
         self._numbers = _numbering(package)
         self._cells = 0
 
@@ -140,6 +149,8 @@ class _Reader:
             elif child.tag == f"{W}tbl":
                 joined = None
                 blocks.append(self._table(child, depth + 1))
+            elif _is_prompt(child):
+                self._leave_out("placeholder", child)
             elif child.tag in (f"{W}sdt", f"{W}customXml", f"{W}smartTag", f"{W}ins", f"{W}moveTo"):
                 joined = None
                 blocks += self._blocks(_content(child), depth + 1)
@@ -172,10 +183,11 @@ class _Reader:
 
     def _list_mark(self, properties: Element | None) -> str:
         numbering = properties.find(f"{W}numPr") if properties is not None else None
-        if numbering is None:
-            return ""
-        number = _value(numbering.find(f"{W}numId"))
-        level = _value(numbering.find(f"{W}ilvl")) or "0"
+        style = _value(properties.find(f"{W}pStyle")) if properties is not None else None
+        number, level = self._lists.get(style or "", (None, "0"))
+        if numbering is not None:
+            number = _value(numbering.find(f"{W}numId")) or number
+            level = _value(numbering.find(f"{W}ilvl")) or level
         if number in (None, "0"):
             return ""
         indent = "  " * min(int(level) if level.isdigit() else 0, 8)
@@ -186,11 +198,14 @@ class _Reader:
     def _inline(self, parent: Element, run: _Run, depth: int, listed: str | None) -> None:
         if depth > MAX_DEPTH:
             raise Refused("too_deep", "nested deeper than any document")
-        instructions = False
         for child in _children(parent):
             tag = child.tag
             if tag == f"{W}r":
-                instructions = self._one_run(child, run, instructions)
+                self._one_run(child, run)
+            elif tag in (f"{M}oMath", f"{M}oMathPara"):
+                text = "".join(each.text or "" for each in child.iter(f"{M}t"))
+                run.parts.append(text)
+                run.characters += len(text)
             elif tag in (f"{W}del", f"{W}moveFrom"):
                 self._leave_out("tracked_deletion", child)
                 run.revised = True
@@ -212,27 +227,29 @@ class _Reader:
                 run.parts.append(CHECKED if checked else UNCHECKED)
                 run.characters += _characters(control)
                 return
-            if properties.find(f"{W}showingPlcHdr") is not None:
-                self._leave_out("placeholder", control)
-                return
+        if _is_prompt(control):
+            self._leave_out("placeholder", control)
+            return
         self._inline(_content(control), run, depth + 1, None)
 
-    def _one_run(self, element: Element, run: _Run, instructions: bool) -> bool:
-        """One run's text; the state of a field that goes over several runs is passed along."""
+    def _one_run(self, element: Element, run: _Run) -> None:
+        """One run's text; a field may go over several runs, and hold another."""
         properties = element.find(f"{W}rPr")
         if properties is not None and _is_on(properties.find(f"{W}vanish")):
             self._leave_out("hidden_text", element)
-            return instructions
+            return
         for child in _children(element):
             tag = child.tag
             if tag == f"{W}fldChar":
                 kind = child.get(f"{W}fldCharType")
                 if kind == "begin":
-                    instructions = True
+                    run.fields.append(True)
                     run.parts.append(_form_field(child))
-                elif kind in ("separate", "end"):
-                    instructions = False
-            elif tag == f"{W}t" and instructions:
+                elif kind == "separate" and run.fields:
+                    run.fields[-1] = False
+                elif kind == "end" and run.fields:
+                    run.fields.pop()
+            elif tag == f"{W}t" and any(run.fields):
                 self._leave_out("field_code", child)
             elif tag == f"{W}t":
                 run.parts.append(child.text or "")
@@ -245,9 +262,18 @@ class _Reader:
                 run.parts.append("\n")
             elif tag == f"{W}noBreakHyphen":
                 run.parts.append("-")
-            else:
-                run.boxes += child.iter(f"{W}txbxContent") if tag in (f"{W}drawing", f"{W}pict", f"{W}object") else ()
-        return instructions
+            elif tag == f"{W}ruby":
+                self._ruby(child, run)
+            elif tag in (f"{W}drawing", f"{W}pict", f"{W}object"):
+                run.boxes += _outermost(child, f"{W}txbxContent")
+
+    def _ruby(self, element: Element, run: _Run) -> None:
+        """Text with a reading aid above it, which is left out."""
+        base, above = element.find(f"{W}rubyBase"), element.find(f"{W}rt")
+        if above is not None:
+            self._leave_out("reading_aid", above)
+        if base is not None:
+            self._inline(base, run, 0, None)
 
     def _leave_out(self, rule: str, element: Element) -> None:
         self._count(rule, _characters(element))
@@ -273,15 +299,22 @@ class _Reader:
     def _row(self, row: Element, properties: Element | None, depth: int) -> list[WordCell]:
         before = _value(properties.find(f"{W}gridBefore")) if properties is not None else None
         cells = [WordCell(span=_span(before))] if before and before != "0" else []
+        prompts = {id(cell) for prompt in row.iter(f"{W}sdt") if _is_prompt(prompt) for cell in _cells_of(prompt)}
         for cell in _through_controls(row, f"{W}tc"):
             self._cells += 1
             if self._cells > MAX_CELLS:
                 raise Refused("too_large", f"more than {MAX_CELLS:,} cells")
             told = cell.find(f"{W}tcPr")
             merge = told.find(f"{W}vMerge") if told is not None else None
+            deleted = told is not None and told.find(f"{W}cellDel") is not None
+            if deleted:
+                self._leave_out("tracked_deletion", cell)
+                continue
+            if prompt := id(cell) in prompts:
+                self._leave_out("placeholder", cell)
             cells.append(
                 WordCell(
-                    blocks=self._blocks(cell, depth + 1),
+                    blocks=[] if prompt else self._blocks(cell, depth + 1),
                     span=_span(_value(told.find(f"{W}gridSpan")) if told is not None else None),
                     merge=None if merge is None else merge.get(f"{W}val", "continue"),
                 )
@@ -293,7 +326,7 @@ class _Reader:
 
 
 def _characters(element: Element) -> int:
-    return sum(len(each.text or "") for each in element.iter() if each.tag in (f"{W}t", f"{W}delText"))
+    return sum(len(each.text or "") for each in element.iter() if each.tag in _TEXTS)
 
 
 def _children(parent: Element) -> Iterator[Element]:
@@ -315,6 +348,29 @@ def _through_controls(parent: Element, tag: str) -> Iterator[Element]:
             yield child
         elif child.tag in (f"{W}sdt", f"{W}customXml", f"{W}ins", f"{W}moveTo"):
             waiting += list(_children(_content(child)))[::-1]
+
+
+def _cells_of(control: Element) -> Iterator[Element]:
+    """The cells that a content control is round, not those of tables within them."""
+    return _through_controls(_content(control), f"{W}tc")
+
+
+def _is_prompt(element: Element) -> bool:
+    """A content control that nobody filled in: it shows what to do."""
+    return element.tag == f"{W}sdt" and element.find(f"{W}sdtPr/{W}showingPlcHdr") is not None
+
+
+def _outermost(parent: Element, tag: str) -> list[Element]:
+    """Descendants with this tag that stand in no other such."""
+    found: list[Element] = []
+    waiting = [parent]
+    while waiting:
+        element = waiting.pop()
+        if element.tag == tag:
+            found.append(element)
+        else:
+            waiting += list(_children(element))[::-1]
+    return found
 
 
 def _content(control: Element) -> Element:
@@ -348,11 +404,12 @@ def _form_field(element: Element) -> str:
     return entries[int(index)] if index.isdigit() and int(index) < len(entries) else ""
 
 
-def _styles(package: Package) -> dict[str, int]:
-    """The heading level of each paragraph style that is one."""
+def _styles(package: Package) -> tuple[dict[str, int], dict[str, tuple[str | None, str]]]:
+    """The heading level of each paragraph style that is one, and the list and level of those that are of a list."""
     if "word/styles.xml" not in package:
-        return {}
+        return {}, {}
     levels: dict[str, int] = {}
+    lists: dict[str, tuple[str | None, str]] = {}
     parents: dict[str, str] = {}
     for style in package.xml("word/styles.xml").iter(f"{W}style"):
         identity = style.get(f"{W}styleId", "")
@@ -363,15 +420,20 @@ def _styles(package: Package) -> dict[str, int]:
             levels[identity] = int(named[1])
         elif outline and outline.isdigit() and int(outline) < 9:
             levels[identity] = int(outline) + 1
-    return {identity: level for identity in parents if (level := _inherited(identity, levels, parents))}
+        if (number := _value(style.find(f"{W}pPr/{W}numPr/{W}numId"))) is not None:
+            lists[identity] = number, _value(style.find(f"{W}pPr/{W}numPr/{W}ilvl")) or "0"
+    return (
+        {identity: level for identity in parents if (level := _inherited(identity, levels, parents))},
+        {identity: found for identity in parents if (found := _inherited(identity, lists, parents))},
+    )
 
 
-def _inherited(identity: str, levels: dict[str, int], parents: dict[str, str]) -> int:
+def _inherited(identity: str, known: Mapping[str, T], parents: Mapping[str, str]) -> T | None:
     for _ in range(20):
-        if identity in levels:
-            return levels[identity]
+        if identity in known:
+            return known[identity]
         identity = parents.get(identity, "")
-    return 0
+    return None
 
 
 def _numbering(package: Package) -> dict[tuple[str, str], bool]:

@@ -16,6 +16,7 @@ from services.qa_ingest.domain.strict_yaml import Mapping, NotStrictYaml, read_m
 
 _RULE = re.compile(r"---[ \t]*\Z")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)\Z", re.DOTALL)
+_MARKS = re.compile("^\ufeff+", re.MULTILINE)
 _KEY = re.compile(r"[\"']?([A-Za-z_][\w -]*?)[\"']?[ \t]*:(?:[ \t]|\Z)")
 
 
@@ -78,8 +79,11 @@ class _Found:
 
 
 def normalise(text: str) -> str:
-    """Without a byte order mark, with `\\n` at the end of every line."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    """Without byte order marks where a line begins, with `\\n` at the end of every line.
+
+    Files that were put together of several have such marks within.
+    """
+    return _MARKS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def cut(text: str, is_reserved: Callable[[str], bool]) -> Blocks:

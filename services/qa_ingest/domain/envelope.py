@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, model_validator
 
 MAX_QUESTION = 2_000
 MAX_ANSWER = 50_000
@@ -129,7 +129,7 @@ class Losses(Strict):
     total: int = Field(ge=0)
     pairs: int = Field(ge=0)
     rejects: int = Field(ge=0)
-    rules: dict[Code, int] = Field(default_factory=dict)
+    rules: dict[Code, NonNegativeInt] = Field(default_factory=dict)
 
     @property
     def unaccounted(self) -> int:

@@ -22,10 +22,14 @@ from services.qa_ingest.domain.envelope import (
     excerpt,
 )
 
-Role = Literal["question", "standard", "advanced", "id", "section", "tags", "source", "added", "verified"]
+Role = Literal[
+    "question", "standard", "advanced", "id", "section", "subsection", "tags", "source", "added", "verified"
+]  # fmt: skip
 
 CONFIDENCE = 1.0
 FRAGMENT = 20
+MAX_LABEL = 300
+"""A text over all columns that is longer heads nothing."""
 POSITIONAL = {
     5: ("question", "standard", "source", "added", "verified"),
     6: ("question", "standard", "advanced", "source", "added", "verified"),
@@ -45,6 +49,7 @@ HEADERS: tuple[tuple[Role, str], ...] = (
     ("question", r"(questions?|queries|query|question text|enquiry|the question|customer question|faqs?)"),
 )  # fmt: skip
 _HEADERS = tuple((role, re.compile(pattern, re.IGNORECASE)) for role, pattern in HEADERS)
+_CONTINUED = re.compile(r"\s*[(\[]?\s*(?:continued|cont(?:['’]?d)?\.?)\s*[)\]]?\Z", re.IGNORECASE)
 _ASKS = re.compile(
     r"[?？؟]|\A(?:what|who|which|when|where|why|how|can|do|does|is|are|please|describe|explain|provide|list|confirm)\b",
     re.IGNORECASE,
@@ -76,13 +81,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A grid, and where it stands. `follows_on`: nothing but blank text stands between it and the table before."""
+    """A grid, and where it stands.
+
+    `follows_on`: nothing but blank text stands between it and the table before; `below_heading`: or headings alone.
+    """
 
     rows: Sequence[Sequence[Cell]]
     index: int
     section_path: tuple[str, ...] = ()
     sheet: str | None = None
     follows_on: bool = False
+    below_heading: bool = False
     first_row: int = 0
 
 
@@ -119,7 +128,7 @@ def read(tables: Sequence[Table], found: Found, *, positional: bool = False) -> 
     """Take every table apart into `found`."""
     columns: _Columns | None = None
     for table in tables:
-        inherited = columns if table.follows_on and columns and columns.width == _width(table) else None
+        inherited = columns if columns and _goes_on(table, columns) else None
         columns = _read_table(table, inherited, found, positional)
 
 
@@ -139,8 +148,12 @@ def _read_table(table: Table, inherited: _Columns | None, found: Found, position
             continue
         if not size([row]):
             continue
-        label = _section_label(row, columns)
-        if label is not None:
+        if (label := _section_label(row, columns) or _numbered_label(table.rows, number, columns)) is not None:
+            if len(label) > MAX_LABEL:
+                _reject(
+                    table, number, row, ("note", "a text over all columns, too long to head others"), section, found
+                )
+                continue
             section = [*table.section_path, label]
             found.tally.rule("section_label", size([row]))
             continue
@@ -174,19 +187,27 @@ def _above_the_header(
 def _read_row(
     table: Table, number: int, row: Sequence[Cell], columns: _Columns, section: Sequence[str], found: Found
 ) -> None:
-    texts = {role: _cell(row, at).text.strip() for role, at in columns.roles.items()}
-    place = _place(table, number, _path(section, texts.get("section", "")))
-    characters = size([row])
+    texts = {
+        role: "" if _is_of_another(row, at, columns) else _cell(row, at).text.strip()
+        for role, at in columns.roles.items()
+    }
+    place = _place(table, number, _path(section, texts.get("section", ""), texts.get("subsection", "")))
     refusal = _refusal(texts)
     if refusal is not None:
-        found.tally.reject(characters)
-        seen = excerpt(cell.text for cell in row if not cell.covered)
-        found.rejects.append(
-            Reject(reason=refusal[0], message=refusal[1], place=place, excerpt=seen, characters=characters)
-        )
+        _reject(table, number, row, refusal, place.section_path, found)
         return
-    found.tally.pair(characters)
+    found.tally.pair(size([row]))
     found.pairs.append(_envelope(row, texts, columns, place, found))
+
+
+def _reject(
+    table: Table, number: int, row: Sequence[Cell], why: tuple[str, str], path: Sequence[str], found: Found
+) -> None:
+    characters = size([row])
+    found.tally.reject(characters)
+    seen = excerpt(cell.text for cell in row if not cell.covered)
+    place = _place(table, number, path)
+    found.rejects.append(Reject(reason=why[0], message=why[1], place=place, excerpt=seen, characters=characters))
 
 
 def _envelope(
@@ -247,6 +268,22 @@ def _refusal(texts: Mapping[Role, str]) -> tuple[str, str] | None:
     return None
 
 
+# --- what a table is ---------------------------------------------------------------------------------------------
+
+
+def has_header(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Does one of the rows name a column for questions and one for answers?"""
+    return any(_columns(row) is not None for row in rows)
+
+
+def _goes_on(table: Table, columns: _Columns) -> bool:
+    """Is it a further piece of the table before? Below a heading only where most of its first texts ask."""
+    if columns.width != _width(table) or not (table.follows_on or table.below_heading):
+        return False
+    asked = [_cell(row, columns.roles["question"]).text.strip() for row in table.rows]
+    return table.follows_on or sum(1 for text in asked if _ASKS.search(text)) * 2 > len(asked)
+
+
 # --- what a row is --------------------------------------------------------------------------------------------
 
 
@@ -257,8 +294,9 @@ def _columns(row: Sequence[Cell]) -> _Columns | None:
     for at, cell in enumerate(row):
         if cell.covered_from_left:
             continue
-        name = " ".join(cell.text.split()).strip(" :*.")
+        name = _CONTINUED.sub("", " ".join(cell.text.split())).strip(" :*.")
         role = _role(name)
+        role = "subsection" if role == "section" and "section" in roles else role
         if role is not None and role not in roles:
             roles[role] = at
         elif name:
@@ -302,10 +340,22 @@ def _section_label(row: Sequence[Cell], columns: _Columns) -> str | None:
     text = " ".join(own[0].text.split())
     over_all = len(row) > 1 and row[0] is own[0] and all(cell.covered_from_left for cell in row[1:])
     if over_all:
-        return text[:MAX_TEXT]
-    others = [cell for at, cell in enumerate(row) if cell is not own[0] and cell.text.strip()]
+        return text
+    others = [cell for cell in row if cell is not own[0] and not cell.covered_from_left and cell.text.strip()]
     in_front = row.index(own[0]) in (0, columns.roles["question"])
-    return text[:MAX_TEXT] if in_front and not others and not _ASKS.search(text) and len(text) <= 120 else None
+    return text if in_front and not others and not _ASKS.search(text) and len(text) <= 120 else None
+
+
+def _numbered_label(rows: Sequence[Sequence[Cell]], number: int, columns: _Columns) -> str | None:
+    """The text of a row with the number 3 and no answer, where the numbers go on with 3.1 below."""
+    at, asked = columns.roles.get("id"), columns.roles["question"]
+    if at is None:
+        return None
+    own = [cell for cell in rows[number] if not cell.covered and cell.text.strip()]
+    token = _cell(rows[number], at).text.strip().rstrip(".")
+    label = " ".join(_cell(rows[number], asked).text.split())
+    below = next((_cell(row, at).text.strip() for row in rows[number + 1 :] if size([row])), "")
+    return label if token and label and len(own) == 2 and below.startswith(f"{token}.") else None
 
 
 def _tags(text: str) -> tuple[str, ...]:
@@ -319,19 +369,25 @@ def _cell(row: Sequence[Cell], at: int) -> Cell:
     return row[at] if at < len(row) else Cell()
 
 
+def _is_of_another(row: Sequence[Cell], at: int, columns: _Columns) -> bool:
+    """A cell that is part of one to its left, which has a meaning of its own."""
+    begins = at
+    while begins and _cell(row, begins).covered_from_left:
+        begins -= 1
+    return begins != at and begins in columns.roles.values()
+
+
 def _width(table: Table) -> int:
     return max((len(row) for row in table.rows), default=0)
 
 
-def _path(section: Sequence[str], named: str) -> tuple[str, ...]:
-    texts = [*section, " ".join(named.split())]
+def _path(section: Sequence[str], *named: str) -> tuple[str, ...]:
+    texts = [*section, *(" ".join(name.split()) for name in named)]
     return tuple(text[:MAX_TEXT] for text in texts if text.strip())
 
 
 def _place(table: Table, row: int, path: Sequence[str]) -> Place:
-    return Place(
-        section_path=_path(path, ""), sheet=table.sheet, table_index=table.index, row_index=table.first_row + row
-    )
+    return Place(section_path=_path(path), sheet=table.sheet, table_index=table.index, row_index=table.first_row + row)
 
 
 def rows_of(table: Table) -> Iterator[Sequence[str]]:

@@ -6,15 +6,18 @@ table; which one a pair came from stands in its `extractor`. Only `docx_pattern_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from services.qa_ingest.documents import word
 from services.qa_ingest.documents.package import Refused
 from services.qa_ingest.documents.word import Paragraph, WordCell, WordTable
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.envelope import MAX_TEXT, Extracted, Tally
-from services.qa_ingest.domain.question_tables import Cell, Found, Table, read
+from services.qa_ingest.domain.question_tables import Cell, Found, Table, has_header, read
 from services.qa_ingest.extractors.base import Extractor, File, FileRejected
+
+_CONTINUED = re.compile(r".{0,60}\b(?:continued|cont['’]?d|cont\.)\W*\Z", re.IGNORECASE)
 
 
 class DocxTables(Extractor):
@@ -53,32 +56,50 @@ def _tables(blocks: Sequence[Paragraph | WordTable], tally: Tally) -> list[Table
     """The tables with the headings above them; text between them is left out by name."""
     tables: list[Table] = []
     headings: list[tuple[int, str]] = []
-    follows_on = False
-    for block in blocks:
-        if isinstance(block, Paragraph):
-            tally.rule("outside_tables", block.characters)
-            follows_on = follows_on and not block.text.strip()
-            if block.level and block.text.strip():
-                headings = [each for each in headings if each[0] < block.level]
-                headings.append((block.level, " ".join(block.text.split())[:MAX_TEXT]))
+    follows_on = below_heading = False
+    for block in _unframed(blocks):
+        if isinstance(block, WordTable):
+            path = tuple(text for _, text in headings)
+            table = Table(_grid(block), len(tables), path, follows_on=follows_on, below_heading=below_heading)
+            tables.append(table)
+            follows_on = below_heading = True
             continue
-        table = _unframed(block)
-        path = tuple(text for _, text in headings)
-        tables.append(Table(_grid(table), len(tables), path, follows_on=follows_on))
-        follows_on = True
+        tally.rule("outside_tables", block.characters)
+        said = block.text.strip()
+        follows_on = follows_on and (not said or _CONTINUED.match(said) is not None)
+        below_heading = below_heading and (not said or follows_on or block.level > 0)
+        if block.level and said:
+            headings = [each for each in headings if each[0] < block.level]
+            headings.append((block.level, " ".join(said.split())[:MAX_TEXT]))
     return tables
 
 
-def _unframed(table: WordTable) -> WordTable:
-    """The table itself, where it stands in a frame: one cell that holds a table and no text."""
-    while len(table.rows) == 1 and len(table.rows[0]) == 1:
-        blocks = table.rows[0][0].blocks
-        inner = [block for block in blocks if isinstance(block, WordTable)]
-        said = [block for block in blocks if isinstance(block, Paragraph) and block.text.strip()]
-        if len(inner) != 1 or said:
-            break
-        table = inner[0]
-    return table
+def _unframed(blocks: Sequence[Paragraph | WordTable]) -> Iterator[Paragraph | WordTable]:
+    """The blocks, where a table that only frames others is replaced by what it holds."""
+    for block in blocks:
+        if isinstance(block, WordTable) and _is_frame(block):
+            for row in block.rows:
+                for cell in row:
+                    yield from _unframed(cell.blocks)
+        else:
+            yield block
+
+
+def _is_frame(table: WordTable) -> bool:
+    """One cell that holds a table and no text, or a table that asks nothing round one that has questions."""
+    inner = _tables_in(table)
+    if len(table.rows) == 1 and len(table.rows[0]) == 1 and len(inner) == 1:
+        said = [block for block in table.rows[0][0].blocks if isinstance(block, Paragraph) and block.text.strip()]
+        return not said or _holds_questions(inner[0])
+    return any(map(_holds_questions, inner)) and not has_header(_grid(table))
+
+
+def _holds_questions(table: WordTable) -> bool:
+    return has_header(_grid(table)) or any(map(_holds_questions, _tables_in(table)))
+
+
+def _tables_in(table: WordTable) -> list[WordTable]:
+    return [block for row in table.rows for cell in row for block in cell.blocks if isinstance(block, WordTable)]
 
 
 def _grid(table: WordTable) -> list[list[Cell]]:

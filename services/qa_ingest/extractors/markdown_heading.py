@@ -57,7 +57,9 @@ _BOLD = re.compile(r"(?:\*\*|__)(.+?)(?:\*\*|__)[ \t]*(.*)\Z", re.DOTALL)
 _VARIANT_FIELD = re.compile(r"(?:\*\*|__)(When asked|Source|Detail)(?:(?:\*\*|__)\s*:|:(?:\*\*|__))", re.IGNORECASE)
 _SENSITIVE = re.compile(r"\A\W*SENSITIVE\b")
 _RULE_LINE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
-_EMPHASIS = re.compile(r"(\*\*|__|\*|_|`+)(?=\S)(.+?)(?<=\S)\1")
+# Bounded, so that a line of marks that never close costs no more than its length.
+_EMPHASIS = re.compile(r"(\*\*|__|\*|_|`{1,5})(?=\S)(.{1,300}?)(?<=\S)\1")
+_LINK = re.compile(r"!?\[([^\]]{0,300})\]\([^)]{0,2000}\)")
 
 FIELDS = frozenset({
     "id", "source", "sources", "topic", "topics", "from", "merged from", "status", "last updated", "tags", "category",
@@ -348,7 +350,7 @@ def _inline(tokens: list[Token], index: int) -> str:
 
 def _plain(text: str) -> str:
     """A heading's text without emphasis, code marks and link targets."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = _LINK.sub(r"\1", text)
     for _ in range(3):
         text = _EMPHASIS.sub(r"\2", text)
     return " ".join(text.split())

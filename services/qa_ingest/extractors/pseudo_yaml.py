@@ -108,12 +108,10 @@ def _fields(lines: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
 
 def _opens(lines: Sequence[str], rule: int) -> bool:
     """A rule right above another block's metadata is that block's, and closes nothing."""
-    below = []
-    for line in lines[rule + 1 :]:
-        if not _is_metadata(line) or _RULE.match(line):
-            break
-        below.append(line)
-    return "question" in dict(_read(below))
+    at = rule + 1
+    while at < len(lines) and _is_metadata(lines[at]) and not _RULE.match(lines[at]):
+        at += 1
+    return "question" in dict(_read(lines[rule + 1 : at]))
 
 
 def _is_metadata(line: str) -> bool:

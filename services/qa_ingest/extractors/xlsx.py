@@ -9,7 +9,7 @@ from services.qa_ingest.documents.package import Refused
 from services.qa_ingest.documents.sheets import Sheet
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.envelope import Extracted, Notice, Place, Tally
-from services.qa_ingest.domain.question_tables import Cell, Found, Table, read
+from services.qa_ingest.domain.question_tables import Cell, Found, Table, has_header, read
 from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 from services.qa_ingest.extractors.text import decode
 
@@ -26,7 +26,7 @@ class XlsxTables(Extractor):
         try:
             found = self._read(file)
         except Refused as error:
-            raise FileRejected(error.code, [Problem(1, error.message)]) from error
+            raise FileRejected(error.code, [Problem(error.line, error.message)]) from error
         if not found.pairs and not found.rejects:
             raise FileRejected("no_tables", [Problem(1, "no sheet that is seen has text in it")])
         return Extracted(
@@ -40,7 +40,9 @@ class XlsxTables(Extractor):
 
     def _read(self, file: File) -> Found:
         is_text = file.name.casefold().endswith((".csv", ".tsv"))
-        found_sheets = [sheets.separated(decode(file.content))] if is_text else sheets.workbook(file.content)
+        found_sheets = (
+            [sheets.separated(decode(file.content), _is_header)] if is_text else sheets.workbook(file.content)
+        )
         found = Found(Tally(sum(sheet.characters for sheet in found_sheets)))
         for index, sheet in enumerate(found_sheets):
             if sheet.hidden:
@@ -50,6 +52,10 @@ class XlsxTables(Extractor):
             else:
                 read([Table(_grid(sheet), index, sheet=sheet.name[:500] or None)], found)
         return found
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    return has_header([[Cell(text) for text in row]])
 
 
 def _grid(sheet: Sheet) -> list[list[Cell]]:

@@ -13,7 +13,8 @@ MC = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
 STYLES = (
     f"<w:styles {W}>"
     + "".join(f'<w:style w:styleId="H{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2, 3))
-    + "</w:styles>"
+    + '<w:style w:styleId="ListBullet"><w:name w:val="List Bullet"/>'
+    '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>' + "</w:styles>"
 )
 NUMBERING = (
     f'<w:numbering {W}><w:abstractNum w:abstractNumId="1"><w:lvl w:ilvl="0"><w:numFmt w:val="bullet"/></w:lvl>'
