@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
+from pgvector.asyncpg import register_vector
 
 if TYPE_CHECKING:
     Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
@@ -48,9 +49,10 @@ async def session_lock(conn: AnyConnection, key: str | int, *, wait: bool = True
 
 
 async def prepare(conn: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Make JSON columns take and give Python values."""
+    """Make JSON columns take and give Python values, and vectors pgvector's."""
     for kind in ("json", "jsonb"):
         await conn.set_type_codec(kind, encoder=_to_json, decoder=json.loads, schema="pg_catalog")
+    await register_vector(conn, schema="extensions")
 
 
 _to_json = json.JSONEncoder(default=str, allow_nan=False).encode  # json.dumps would build one a value

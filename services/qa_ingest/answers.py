@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -19,47 +18,36 @@ from libs.contracts.queries.qa_ingest import (
     SearchResults,
 )
 from libs.embeddings import Embedder
-from libs.service_kit.connection import Connection
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
-from services.qa_ingest import metrics
+from services.qa_ingest import metrics, searching
 from services.qa_ingest.domain import ranking, scope
-from services.qa_ingest.domain.ranking import Candidate, Lane, Ranked
-from services.qa_ingest.embedding import written
-from services.qa_ingest.store import documents, pairs, search
+from services.qa_ingest.domain.ranking import Ranked
+from services.qa_ingest.domain.tuning import Tuning, Tunings
+from services.qa_ingest.settings import fitted
+from services.qa_ingest.store import documents, pairs
 from services.qa_ingest.store.search import Filters
 
 PREVIEW = 200
 
 
-async def answer_search(query: SearchPairs, db: Database, embedder: Embedder) -> SearchResults:
+async def answer_search(
+    query: SearchPairs, db: Database, embedder: Embedder, tunings: Tunings | None = None
+) -> SearchResults:
     """The best rows over all lanes. An empty answer is an answer."""
+    tuning = (tunings or fitted()).of(embedder.model)
     filters = _filters(query)
-    text = query.query.strip()
-    vector = written(await embedder.embed([text]))[0] if text else ""
+    asked = await searching.understood(query.query, embedder)
     with metrics.SEARCH_SECONDS.time():
         async with db.connection(workspaces=query.workspace_ids) as conn:
-            lanes = await _lanes(conn, text, vector, embedder.model, filters)
-            ranked = ranking.fuse(lanes)
+            found = await searching.look(conn, asked, filters)
+            ranked = found.fused(tuning)
             page = ranked[query.offset : query.offset + query.limit]
-            rows = await search.shown(conn, [row.candidate for row in page], filters) if page else {}
+            rows = await searching.shown(conn, found, page)
     metrics.SEARCHES.labels("found" if ranked else "empty").inc()
     at = query.as_of or datetime.now(UTC)
-    hits = tuple(_hit(each, rows[each.candidate.id], embedder.model, at) for each in page if each.candidate.id in rows)
+    hits = tuple(_hit(each, rows[each.key], tuning, at) for each in page if each.key in rows)
     return SearchResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
-
-
-async def _lanes(
-    conn: Connection, text: str, vector: str, model: str, filters: Filters
-) -> Mapping[Lane, Sequence[Candidate]]:
-    words = ranking.words_of(text)
-    lanes: dict[Lane, Sequence[Candidate]] = {"exact": await search.exact(conn, text, filters)}
-    lanes["fulltext"] = await search.fulltext(conn, words, filters)
-    if ranking.is_short(text) or not lanes["fulltext"]:
-        lanes["trigram"] = await search.trigram(conn, text, filters)
-    if vector:
-        lanes["vector"] = await search.vector(conn, vector, model, filters)
-    return lanes
 
 
 def _filters(query: SearchPairs) -> Filters:
@@ -68,6 +56,7 @@ def _filters(query: SearchPairs) -> Filters:
     except scope.BadExpression as error:
         raise Refused("bad_expression", f"scope.expression: {error}", status=422) from error
     return Filters(
+        workspace_ids=query.workspace_ids,
         include=query.scope.include,
         exclude=query.scope.exclude,
         expression=expression,
@@ -81,7 +70,7 @@ def _filters(query: SearchPairs) -> Filters:
     )
 
 
-def _hit(ranked: Ranked, row: Any, model: str, at: datetime) -> SearchHit:
+def _hit(ranked: Ranked, row: Any, tuning: Tuning, at: datetime) -> SearchHit:
     answer = " ".join(row["answer_standard"].split())
     return SearchHit(
         kind=row["kind"],
@@ -94,7 +83,7 @@ def _hit(ranked: Ranked, row: Any, model: str, at: datetime) -> SearchHit:
         primary_subtopic=row["primary_subtopic"],
         similarity=None if ranked.similarity is None else round(ranked.similarity, 4),
         rank_method=ranked.rank_method,
-        match_strength=ranking.strength(ranked, model),
+        match_strength=ranking.strength(ranked, tuning),
         provenance=row["provenance"],
         confidence=round(row["confidence"], 4),
         valid_from=row["valid_from"],

@@ -23,13 +23,14 @@ def build(settings: Settings) -> Service:
     service = Service("qa_ingest", settings)
     db, embedder = service.db, embedder_from(settings.qa_embedder)
     bound = [Bound(opened(binding, settings.own_bus), binding) for binding in settings.bindings().buckets]
+    tunings = settings.tunings()
     ingest = Ingest(db, bound)
     hints = Hints(ingest)
     embedding = Embedding(db, embedder, lambda: sorted({each.workspace_id for each in bound}))
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_batch(ObjectNotifiedV1, handlers.on_objects_notified, hints=hints)
-    service.answer(SearchPairs, answers.answer_search, db=db, embedder=embedder)
+    service.answer(SearchPairs, answers.answer_search, db=db, embedder=embedder, tunings=tunings)
     service.answer(GetPair, answers.answer_pair, db=db)
     service.answer(ListDocuments, answers.answer_documents, db=db)
     service.answer(GetIngestReport, answers.answer_report, db=db)

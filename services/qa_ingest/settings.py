@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from libs.files import read_text
 from libs.service_kit.settings import KitSettings
 from services.qa_ingest.buckets.base import OwnBus
 from services.qa_ingest.domain.bindings import Binding, Bindings
+from services.qa_ingest.domain.tuning import Tunings
 
 MAX_FILE_BYTES = 1_000_000
+TUNING = Path(__file__).with_name("tuning.json")
 
 
 class Settings(KitSettings):
@@ -33,6 +36,12 @@ class Settings(KitSettings):
     def own_bus(self) -> OwnBus:
         """Where object stores of our own bus are."""
         return OwnBus(self.nats_url, password=self.qa_nats_password)
+
+    qa_tuning: Path | None = Field(default=None, description="a JSON file of weights and thresholds of search")
+
+    def tunings(self) -> Tunings:
+        """How lanes are weighed and matches judged. Raises `ValueError` that names the file and the field."""
+        return fitted() if self.qa_tuning is None else _tunings(self.qa_tuning)
 
     def bindings(self) -> Bindings:
         """Every bucket. Raises `ValueError` that names the file and the field."""
@@ -54,6 +63,25 @@ def _of_folder(folder: Path, look_every_s: float) -> Binding:
     )
 
 
+@cache
+def fitted() -> Tunings:
+    """What was fitted on public data: `python -m bench.search_quality --fit` writes it."""
+    return Tunings.model_validate_json(TUNING.read_bytes())
+
+
+def _tunings(path: Path) -> Tunings:
+    try:
+        return Tunings.model_validate_json(read_text(path, MAX_FILE_BYTES))
+    except ValidationError as error:
+        raise _misfit(path, error) from error
+
+
+def _misfit(path: Path, error: ValidationError) -> ValueError:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return ValueError(f"{path}: {place or 'the file'}: {first['msg']}")
+
+
 def _read(path: Path) -> Bindings:
     try:
         document = YAML(typ="safe", pure=True).load(read_text(path, MAX_FILE_BYTES))
@@ -61,6 +89,4 @@ def _read(path: Path) -> Bindings:
     except YAMLError as error:
         raise ValueError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{path}: {place or 'the file'}: {first['msg']}") from error
+        raise _misfit(path, error) from error

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
+from services.qa_ingest.domain.tuning import Tuning
+
 Lane = Literal["exact", "vector", "fulltext", "trigram"]
 RankMethod = Literal["exact", "vector", "fulltext", "trigram", "hybrid"]
 Strength = Literal["exact", "strong", "fair", "weak"]
+Kind = Literal["curated", "extracted", "chunk"]
+Key = tuple[Kind, UUID]
 
-K = 10
-WEIGHTS: Mapping[Lane, float] = {"vector": 2.0, "fulltext": 1.0, "trigram": 1.0}
-CURATED_BONUS = 1.02
-SHORT_WORDS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Similarities from which a match of one embedding model is strong, and fair."""
-
-    strong: float
-    fair: float
-
-
-THRESHOLDS: Mapping[str, Thresholds] = {"wordllama-l2-supercat-256": Thresholds(strong=0.72, fair=0.5)}
-UNFITTED = Thresholds(strong=0.85, fair=0.7)
-"""For a model that nobody has fitted yet: cautious."""
+NEIGHBOURS = 3
+"""How many of a pair's phrasings have a say in how close it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row that a lane found. `similarity` is the cosine where it has a vector."""
+    """One row that a lane found, with the score of that lane: more is better, and lanes have scales of their own."""
 
-    kind: Literal["curated", "extracted"]
+    kind: Kind
     id: UUID
-    similarity: float | None = None
+    score: float = 1.0
+
+    @property
+    def key(self) -> Key:
+        """What it is the same row by, in another lane."""
+        return self.kind, self.id
 
 
-Key = tuple[str, UUID]
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Cosines of a row's phrasings with the query: the greatest, and the mean of the `NEIGHBOURS` greatest."""
+
+    similarity: float
+    neighbours: float
 
 
 @dataclass(slots=True)
 class Ranked:
-    """A row with what put it where it is."""
+    """A row with what put it where it is. `similarity` is None where it has no vector."""
 
-    candidate: Candidate
+    key: Key
+    similarity: float | None
     score: float = 0.0
     lanes: list[Lane] = field(default_factory=list)
-    similarity: float | None = None
 
     @property
     def rank_method(self) -> RankMethod:
@@ -60,63 +59,46 @@ class Ranked:
         return self.lanes[0] if len(self.lanes) == 1 else "hybrid"
 
 
-def fuse(lanes: Mapping[Lane, Sequence[Candidate]]) -> list[Ranked]:
-    """Reciprocal rank fusion with weights, exact hits pinned on top (Cormack, Clarke and Büttcher 2009)."""
+def fuse(lanes: Mapping[Lane, Sequence[Candidate]], closeness: Mapping[Key, Closeness], tuning: Tuning) -> list[Ranked]:
+    """One list out of all lanes, exact hits pinned on top.
+
+    A weighted sum of scores and not of ranks (Bruch, Gai and Ingber 2023, "An analysis of fusion functions for hybrid
+    retrieval"): a lane that knows little says little, where in a fusion of ranks its first row weighs as much as that
+    of a lane that is sure. How close a row is, is the mean of its nearest phrasing and its nearest few, a vote of
+    neighbours. A row that only its vector speaks for must be at least `floor` close.
+    """
     ranked: dict[Key, Ranked] = {}
-    for lane, candidates in lanes.items():
-        for place, candidate in enumerate(candidates, start=1):
-            row = ranked.setdefault((candidate.kind, candidate.id), Ranked(candidate))
+    for lane in sorted(lanes):
+        weight = {"fulltext": tuning.lexical, "trigram": tuning.trigram}.get(lane, 0.0)
+        for candidate in lanes[lane]:
+            near = closeness.get(candidate.key)
+            row = ranked.setdefault(candidate.key, Ranked(candidate.key, near.similarity if near else None))
             row.lanes.append(lane)
-            row.similarity = candidate.similarity if row.similarity is None else row.similarity
-            row.score += (1_000.0 if lane == "exact" else WEIGHTS[lane]) / (K + place)
+            row.score += weight * candidate.score
     for row in ranked.values():
-        row.score *= CURATED_BONUS if row.candidate.kind == "curated" else 1.0
-    return sorted(ranked.values(), key=lambda row: (-row.score, str(row.candidate.id)))
+        row.score += _close(closeness.get(row.key), tuning) + (tuning.curated if row.key[0] == "curated" else 0.0)
+    kept = [row for row in ranked.values() if row.lanes != ["vector"] or (row.similarity or 0.0) >= tuning.floor]
+    return sorted(kept, key=lambda row: ("exact" not in row.lanes, -row.score, row.key[0], str(row.key[1])))
 
 
-def strength(row: Ranked, model: str) -> Strength:
-    """How good the match is, by the similarity where there is one, else by the lanes alone."""
+def _close(near: Closeness | None, tuning: Tuning) -> float:
+    if near is None:
+        return tuning.floor  # its vector is not there yet, which says nothing against it
+    return (1 - tuning.pooling) * near.similarity + tuning.pooling * near.neighbours
+
+
+def pooled(cosines: Iterable[float]) -> Closeness | None:
+    """How close a row is whose phrasings have these cosines. What is no number has no say."""
+    best = sorted((each for each in cosines if math.isfinite(each)), reverse=True)[:NEIGHBOURS]
+    return Closeness(best[0], sum(best) / len(best)) if best else None
+
+
+def strength(row: Ranked, tuning: Tuning) -> Strength:
+    """How good the match is: by the score where there is a vector, else by the lanes alone."""
     if "exact" in row.lanes:
         return "exact"
-    limits = THRESHOLDS.get(model, UNFITTED)
     if row.similarity is None:
         return "fair" if len(row.lanes) > 1 else "weak"
-    if row.similarity >= limits.strong:
+    if row.score >= tuning.strong:
         return "strong"
-    return "fair" if row.similarity >= limits.fair else "weak"
-
-
-def is_short(query: str) -> bool:
-    """So few words that letters say more than lexemes."""
-    return len(query.split()) <= SHORT_WORDS
-
-
-_PHRASE = re.compile(r"(-?)\"([^\"]{1,200})\"|(-?)(\S+)")
-_WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A query for the lexical lane: words of which one must be there, phrases that must, and words that must not."""
-
-    any_of: tuple[str, ...]
-    phrases: tuple[str, ...]
-    none_of: tuple[str, ...]
-
-
-def words_of(query: str) -> Words:
-    """Quotes hold a phrase together; a leading `-` excludes."""
-    any_of: list[str] = []
-    phrases: list[str] = []
-    none_of: list[str] = []
-    for minus, phrase, other_minus, word in _PHRASE.findall(query)[:100]:
-        said = " ".join(_WORD.findall(phrase or word))
-        if not said:
-            continue
-        if minus or other_minus:
-            none_of.append(said)
-        elif phrase:
-            phrases.append(said)
-        else:
-            any_of += said.split()
-    return Words(tuple(dict.fromkeys(any_of)), tuple(phrases), tuple(none_of))
+    return "fair" if row.score >= tuning.fair else "weak"
