@@ -13,10 +13,14 @@ import sys
 from collections.abc import Callable
 from typing import cast
 
+APPS = ("mcp",)
+"""Applications that run beside the services: HTTP clients of the gateway."""
 
-def entry_point(service: str) -> Callable[[], None]:
-    """`services.<service>.__main__.main`, imported. Raises ModuleNotFoundError for a service that is not there."""
-    return cast("Callable[[], None]", importlib.import_module(f"services.{service}.__main__").main)
+
+def entry_point(name: str) -> Callable[[], None]:
+    """`main` of a service or an application, imported. Raises ModuleNotFoundError for one that is not there."""
+    folder = "apps" if name in APPS else "services"
+    return cast("Callable[[], None]", importlib.import_module(f"{folder}.{name}.__main__").main)
 
 
 def pass_gate(path: str) -> None:

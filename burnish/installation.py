@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from uuid import UUID
 
-from burnish.data_folder import PLATFORM_READER, DataFolder, Platform, Secrets
+from burnish.child import APPS
+from burnish.data_folder import MCP_PORT, PLATFORM_READER, DataFolder, Platform, Secrets
 from burnish.errors import InstallationError
 from libs.contracts.topology import SERVICES
 from libs.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, PortTaken, ports
@@ -28,6 +29,7 @@ MIGRATIONS = ROOT / "db" / "migrations"
 HOST = "127.0.0.1"
 PORT_ATTEMPTS = 5
 GATEWAY = "gateway"
+MCP = "mcp"
 DEFAULT_PORT = 8320
 DATABASE = "burnish"
 ORGANIZATION = "local"
@@ -128,6 +130,11 @@ class Installation:
     def url(self) -> str:
         """The gateway's base URL."""
         return f"http://{HOST}:{self._ports[GATEWAY]}"
+
+    @property
+    def mcp_url(self) -> str:
+        """Where agents find the library."""
+        return f"http://{HOST}:{self._ports[MCP]}/mcp"
 
     def health_url(self, service: str) -> str:
         """Base URL of a service's `/health/live`, `/health/ready` and `/metrics`."""
@@ -268,6 +275,13 @@ class Installation:
 
     # --- services -----------------------------------------------------------------------------------------
 
+    def environment_of(self, name: str) -> dict[str, str]:
+        """The environment variables of the process of a service, or of an application: that has no rights at all."""
+        if name not in APPS:
+            return self.service_environment(name)
+        own = {"BURNISH_URL": self.url, "BURNISH_HTTP_HOST": HOST, "BURNISH_HTTP_PORT": str(self._ports[name])}
+        return {**inherited_environment(), **own}
+
     def service_environment(self, name: str) -> dict[str, str]:
         """The environment variables of one service's process: ours, less what only the owner may know."""
         own = {
@@ -324,7 +338,8 @@ class Installation:
         if known and GATEWAY not in known:  # the API was the registry's once; its address stays
             known[GATEWAY] = known.pop("registry", DEFAULT_PORT)
         known.setdefault(GATEWAY, DEFAULT_PORT)
-        for name in (*SERVICE_NAMES, "postgres", "nats"):
+        known.setdefault(MCP, MCP_PORT)
+        for name in (*SERVICE_NAMES, *APPS, "postgres", "nats"):
             port = known.get(name)
             self._ports[name] = port if port and self._usable(port) else self._another_port()
         if self._asked_port is not None:

@@ -18,10 +18,11 @@ from uuid import UUID
 
 import psutil
 
+from burnish.child import APPS
 from burnish.children import Running, Starter, quickest_first, starter
 from burnish.data_folder import RunningNote
 from burnish.errors import InstallationError
-from burnish.installation import SERVICE_NAMES, Installation, Progress, inherited_environment
+from burnish.installation import GATEWAY, SERVICE_NAMES, Installation, Progress, inherited_environment
 from libs.embedded import process
 from libs.embedded.server import EmbeddedServer
 
@@ -58,7 +59,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts every service, starts again what ends unasked, and stops all.
+    """Starts every service, and what serves agents; starts again what ends unasked, and stops all.
 
     A service that is killed comes back after 0.1 s, and later each time it does not last 15 seconds (up to 30 s). The
     embedded servers are watched in the same way.
@@ -134,6 +135,9 @@ class Supervisor:
         self._keeping = asyncio.create_task(self._keeper.run(), name="keeper")
         self._watcher = asyncio.create_task(self._watch(), name="supervisor")
         await self.until_ready()
+        if GATEWAY in self.services:  # what asks it is not waited for
+            for name in APPS:
+                await self._launch(name)
         installation.announced = True
         installation.folder.remember_running(self._note())
 
@@ -257,7 +261,7 @@ class Supervisor:
         log = process.Log(self.log(name))
         log.mark()
         log_from = log.path.stat().st_size if log.path.exists() else 0
-        environment = self.installation.service_environment(name)
+        environment = self.installation.environment_of(name)
         started = await self.starter.start(name, environment, log.path, self._gate)
         if known is None:
             self._children[name] = Child(name, started, time.monotonic(), log_from)
@@ -368,6 +372,7 @@ class RunningInstallation:
         self.supervisor = supervisor
         self.data = installation.folder.path
         self.url = installation.url
+        self.mcp_url = installation.mcp_url
         self.nats_url = installation.nats_url
         self.admin_dsn = installation.admin_dsn
         self.platform_admin_dsn = installation.platform_admin_dsn

@@ -165,9 +165,16 @@ async def _up(
 def _announce(running: RunningInstallation, seconds: float, as_json: bool) -> None:
     if as_json:
         print_json(
-            {"url": running.url, "pids": running.pids(), "data": str(running.data), "started_s": round(seconds, 2)}
+            {
+                "url": running.url,
+                "mcp": running.mcp_url,
+                "pids": running.pids(),
+                "data": str(running.data),
+                "started_s": round(seconds, 2),
+            }
         )
     remark(f"ready after {seconds:.1f} s: {running.url}")
+    remark(f"  agents (MCP): {running.mcp_url}")
     remark(f"  data and logs in {running.data}")
     remark("  `burnish doctor` checks it, `burnish token` prints a token, Ctrl-C stops it")
 

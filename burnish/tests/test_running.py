@@ -93,7 +93,8 @@ def test_the_whole_installation_runs_is_watched_and_stops(tmp_path: Path) -> Non
         if not told:
             pytest.fail(up.stderr.read())
         ready = json.loads(told + "".join(iter(up.stdout.readline, "}\n")) + "}")
-        assert set(ready["pids"]) == {*SERVICE_NAMES, "postgres", "nats"}
+        assert set(ready["pids"]) == {*SERVICE_NAMES, "mcp", "postgres", "nats"}
+        agents_find_the_library(ready["mcp"], burnish(data, "token").stdout.strip())
 
         doctor = burnish(data, "doctor", "--json")
         findings = json.loads(doctor.stdout)["findings"]
@@ -123,6 +124,15 @@ def test_the_whole_installation_runs_is_watched_and_stops(tmp_path: Path) -> Non
         assert up.stderr.read().endswith("stopped\n")
     assert not (data / "installation.json").exists()
     assert burnish(data, "patterns", "list").returncode == 3
+
+
+def agents_find_the_library(url: str, token: str) -> None:
+    """It is started last and not waited for."""
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=8)) as client:
+        answer = client.post(url, json=asked, headers=headers)
+    assert "q_a_search" in {tool["name"] for tool in answer.json()["result"]["tools"]}
 
 
 # --- parts ----------------------------------------------------------------------------------------------------
