@@ -48,9 +48,14 @@ class Sheet:
 
 
 def workbook(content: bytes) -> list[Sheet]:
-    """Every sheet with cells. Raises `Refused`."""
+    """Every sheet with cells. Raises `Refused`, also for macros and for what would be fetched."""
     package = Package(content)
     package.refuse_active()
+    return sheets_of(package, content)
+
+
+def sheets_of(package: Package, content: bytes) -> list[Sheet]:
+    """Every sheet with cells, whatever else is in the package: nothing of it runs here. Raises `Refused`."""
     _bounded(package)
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(content))

@@ -49,11 +49,12 @@ class Paragraph:
 
 @dataclass(slots=True)
 class WordCell:
-    """A cell with its blocks, how many columns it spans, and its part in a vertical merge."""
+    """A cell with its blocks, how many columns it spans, its part in a vertical merge, and what it was read from."""
 
     blocks: list[Paragraph | WordTable] = field(default_factory=list)
     span: int = 1
     merge: str | None = None
+    source: Element | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -79,7 +80,12 @@ def read(content: bytes) -> Document:
     if MAIN not in package:
         raise Refused("no_word_document", f"the package has no {MAIN}; it is no Word document")
     package.refuse_active()
-    return _Reader(package).document()
+    return read_part(package, package.xml(MAIN))
+
+
+def read_part(package: Package, root: Element) -> Document:
+    """The document whose main part was parsed already; what newer programs do not show is taken out of the tree."""
+    return _Reader(package).document(root)
 
 
 @dataclass(slots=True)
@@ -101,8 +107,7 @@ class _Reader:
         self._numbers = _numbering(package)
         self._cells = 0
 
-    def document(self) -> Document:
-        root = self._package.xml(MAIN)
+    def document(self, root: Element) -> Document:
         body = root.find(f"{W}body")
         if body is None:
             raise Refused("no_word_document", f"{MAIN} has no body")
@@ -317,6 +322,7 @@ class _Reader:
                     blocks=[] if prompt else self._blocks(cell, depth + 1),
                     span=_span(_value(told.find(f"{W}gridSpan")) if told is not None else None),
                     merge=None if merge is None else merge.get(f"{W}val", "continue"),
+                    source=cell,
                 )
             )
         return cells

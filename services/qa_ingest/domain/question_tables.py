@@ -394,3 +394,16 @@ def rows_of(table: Table) -> Iterator[Sequence[str]]:
     """The texts of a grid, row by row, as a person sees them."""
     for row in table.rows:
         yield ["" if cell.covered_from_left else cell.text for cell in row]
+
+
+# --- for whoever reads tables with questions alone ----------------------------------------------------------------
+
+
+def role_of(header: str) -> Role | None:
+    """The role of a column with this header; None for a name that is not known."""
+    return _role(" ".join(header.split()).strip(" :*."))
+
+
+def asks(text: str) -> bool:
+    """Does a text ask something?"""
+    return _ASKS.search(text) is not None
