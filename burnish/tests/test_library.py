@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from burnish.cli import main
-from services.qa_ingest.domain.bundle import FIELDS
+from services.qa_ingest.domain.bundle_keys import FIELDS
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:

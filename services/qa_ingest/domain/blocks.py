@@ -123,29 +123,37 @@ def outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def closing_fence(text: str) -> str:
+    """The text, with the code block closed that it leaves open at its end, if it does."""
+    fence = _Fence()
+    for number, line in enumerate(text.split("\n")):
+        fence.holds(line, number)
+    return f"{text}\n{fence.mark}" if fence.is_open else text
+
+
 class _Fence:
     """Follows code fences as CommonMark has them: closed by as many of the same character, with nothing behind."""
 
     def __init__(self) -> None:
-        self._mark = ""
+        self.mark = ""
         self.opened_at = 0
 
     @property
     def is_open(self) -> bool:
         """Inside a code block."""
-        return bool(self._mark)
+        return bool(self.mark)
 
     def holds(self, line: str, number: int) -> bool:
         """Is this line code, or a fence?"""
         found = _FENCE.match(line)
-        if self._mark:
-            closes = found and found[1][0] == self._mark[0] and len(found[1]) >= len(self._mark)
+        if self.mark:
+            closes = found and found[1][0] == self.mark[0] and len(found[1]) >= len(self.mark)
             if found and closes and not found[2].strip():
-                self._mark = ""
+                self.mark = ""
             return True
         if found is None or (found[1][0] == "`" and "`" in found[2]):
             return False
-        self._mark, self.opened_at = found[1], number
+        self.mark, self.opened_at = found[1], number
         return True
 
 

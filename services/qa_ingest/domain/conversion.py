@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from services.qa_ingest.domain.bundle import Entry, meant_by
+from services.qa_ingest.domain.bundle import Entry
+from services.qa_ingest.domain.bundle_writer import own_key
 from services.qa_ingest.domain.envelope import Envelope
 
 # What an entry and an envelope do not hold in the same way.
@@ -42,5 +43,4 @@ def _metadata(envelope: Envelope) -> dict[str, Any]:
 
 def _own(name: str) -> str:
     """A name that is no key of the format, and is not mistaken for one."""
-    key = "_".join(name.split()) or "unnamed"
-    return key if meant_by(key) is None and key not in Entry.__dataclass_fields__ else f"original_{key}"
+    return own_key("_".join(name.split()) or "unnamed")

@@ -6,6 +6,7 @@ a value is for decides what it means. Anchors, aliases, tags, merge keys, direct
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ MAX_CHARACTERS = 64 * 1024
 MAX_DEPTH = 8
 MAX_NODES = 5_000
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+"""Characters that no text may have, however they were written: YAML's escapes can spell every one of them."""
 
 
 class NotStrictYaml(ValueError):
@@ -138,6 +141,8 @@ def _build(text: str) -> Node | None:
             if nodes > MAX_NODES:
                 raise NotStrictYaml(line, f"more than {MAX_NODES:,} values")
         if isinstance(event, ScalarEvent):
+            if found := FORBIDDEN.search(event.value):
+                raise NotStrictYaml(line, f"a control character (U+{ord(found[0]):04X}), written as an escape")
             node = Scalar(event.value, line, quoted=event.style is not None, cut=_is_cut(event, lines))
         elif isinstance(event, SequenceStartEvent | MappingStartEvent):
             if len(opened) >= MAX_DEPTH:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.qa_ingest.domain.bundle import FIELDS, Bundle, BundleRejected, Entry, meant_by, parse
-from services.qa_ingest.domain.bundle_writer import render
+from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Entry, parse
+from services.qa_ingest.domain.bundle_keys import FIELDS, meant_by
+from services.qa_ingest.domain.bundle_writer import Unwritable, canonical, render
 from services.qa_ingest.domain.envelope import Source
 
 WORKSPACE = UUID("00000000-0000-4000-8000-000000000001")
@@ -283,13 +284,30 @@ def test_equal_questions_are_kept_and_told() -> None:
 TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff"), min_size=1)
 LINE = TEXT.map(str.strip).filter(bool)
 STRUCTURE = st.sampled_from(
-    ["---", "--- ", "```", "~~~", "````", "**Standard answer:**", "**Advanced answer:** x", "\\---", "\\\\---", "", "a"]
+    [
+        "    code",
+        "a\r",
+        "\r\n",
+        "\t",
+        "🙂",
+        "---",
+        "--- ",
+        "```",
+        "~~~",
+        "````",
+        "**Standard answer:**",
+        "**Advanced answer:** x",
+        "\\---",
+        "\\\\---",
+        "",
+        "a",
+    ]
 )
 META = st.sampled_from(["question: x", "id: y", "Question: z", "# only", "- a", "scope_tag: b", "layer: ["])
 ANSWER = (
     st.lists(st.one_of(LINE, STRUCTURE, META), min_size=1, max_size=12)
-    .map(lambda lines: "\n".join(lines).replace("\x85", "").strip())
-    .filter(bool)
+    .map("\n".join)
+    .filter(lambda answer: answer.strip() != "")
 )
 
 
@@ -331,16 +349,70 @@ def same(bundle: Bundle) -> list[Entry]:
 def test_what_is_written_is_read_again_as_the_same(written: list[Entry]) -> None:
     text = render(written, title="Questions", workspace_id=WORKSPACE)
     again = same(parse(text, workspace_id=WORKSPACE))
-    assert [entry.question for entry in again] == [entry.question for entry in written]
-    fenced = [opens_a_fence(entry) for entry in written]
-    assert [a for a, skip in zip(again, fenced, strict=True) if not skip] == [
-        w for w, skip in zip(written, fenced, strict=True) if not skip
-    ]
+    assert again == [canonical(entry) for entry in written]
+    assert render(again, title="Questions", workspace_id=WORKSPACE) == text
 
 
-def opens_a_fence(entry: Entry) -> bool:
-    """An answer that leaves a code fence open gets it closed: the only text that writing adds."""
-    return any(mark in (entry.answer_standard + (entry.answer_advanced or "")) for mark in ("```", "~~~"))
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("first\n\n---\n\nid: x\n\n---\nlast", "first\n\n---\n\nid: x\n\n---\nlast"),
+        ("---\nquestion: x\n---\ny", "---\nquestion: x\n---\ny"),
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("\n   \n    code\ntext  \n\n", "    code\ntext"),
+        ("```\n---\nquestion: x\n---", "```\n---\nquestion: x\n---\n```"),
+        ("~~~~ yaml\n```", "~~~~ yaml\n```\n~~~~"),
+        ("**Advanced answer:** none", "**Advanced answer:** none"),
+        ("\\**Standard answer:**", "\\**Standard answer:**"),
+        ("🙂 \u2028 \u0085 x", "🙂 \u2028 \u0085 x"),
+        ("x" * 50_000, "x" * 50_000),
+    ],
+    ids=range(10),
+)
+def test_an_answer_comes_back_as_it_was(answer: str, kept: str) -> None:
+    written = [Entry(question="a", answer_standard=answer, answer_advanced=tier) for tier in (None, answer)]
+    again = same(parse(render([*written, *written], title="x")))
+    assert [(each.answer_standard, each.answer_advanced) for each in again] == [(kept, None), (kept, kept)] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "~", "y", "no", "on", "2024-01-01", "1.0", "a: b", "# x", "a # b", "'", '"', "{}"]
+)
+def test_a_text_stays_a_text(text: str) -> None:
+    entry = Entry(
+        question=text,
+        answer_standard="x",
+        id=text,
+        scope_tags=(text,),
+        layer=text,
+        metadata={"own": text, "more": [text]},
+    )
+    assert same(parse(render([entry], title="x"))) == [entry]
+
+
+def test_keys_of_ones_own_that_would_be_mistaken_are_renamed_and_numbers_become_texts() -> None:
+    entry = Entry(
+        question="a", answer_standard="b", metadata={"scope_tag": "x", "id": 3, "own key": {"n": [1.5, True]}}
+    )
+    (again,) = same(parse(render([entry], title="x")))
+    assert again.metadata == {"original_scope_tag": "x", "original_id": "3", "own key": {"n": ["1.5", "true"]}}
+
+
+def test_what_no_bundle_can_say_is_told() -> None:
+    entry = Entry(question="a", answer_standard="b", metadata={"own": "x" * 70_000})
+    with pytest.raises(Unwritable, match="characters of metadata; the most is 65,536"):
+        render([entry], title="x")
+
+
+@pytest.mark.parametrize("written", ['"a\\0b"', '"\\x07"', '"\\ud800"', '"\\u007f"'])
+def test_no_escape_brings_a_control_character_in(written: str) -> None:
+    for metadata in (f"question: {written}", f"question: a\nown: {written}", f"question: a\n{written}: own"):
+        assert ["control character" in problem for problem in refused(block(metadata))] == [True]
+
+
+def test_a_tag_of_any_length_is_told_and_not_tripped_over() -> None:
+    (problem,) = refused(block(f"question: a\nscope_tags: [{'x' * 501}]"))
+    assert problem == "line 3: `scope_tags` has 501 characters; the most is 500"
 
 
 @given(st.lists(st.one_of(STRUCTURE, META, st.just("question: Why?"), LINE), max_size=30).map("\n".join))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from services.qa_ingest.domain.bundle import FIELDS
+from services.qa_ingest.domain.bundle_keys import FIELDS
 from services.qa_ingest.domain.envelope import Envelope
 from services.qa_ingest.extractors.base import File, FileRejected
 from services.qa_ingest.extractors.yaml_frontmatter import YamlFrontmatter
