@@ -615,6 +615,15 @@ class RollbackProposal(TypedDict):
     diff: str
 
 
+class ExportedPairs(TypedDict):
+    """A page of the library's pairs, with the keys of a bundle."""
+
+    pairs: list[dict[str, Any]]
+    next: str | None
+    superseded: int
+    sensitive: int
+
+
 class Rollback(TypedDict):
     """Done at once, or for a person to do."""
 

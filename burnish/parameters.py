@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid5
 
 import click
 
@@ -115,6 +116,21 @@ class FileSystemPath(click.Path):
         return super().convert(path, param, ctx)
 
 
+class WorkspaceName(Text):
+    """A workspace by its id, or by the name that stands for one everywhere; its id comes out."""
+
+    name = "workspace"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from libs.contracts.envelope import EVENT_NAMESPACE
+
+        name = super().convert(value, param, ctx).strip()
+        try:
+            return str(UUID(name))
+        except ValueError:
+            return str(uuid5(EVENT_NAMESPACE, f"workspace|{name}"))
+
+
 TEXT = Text()
 NAME = Text(200)
 INTEGER = click.IntRange(1, LARGEST_INTEGER)
@@ -122,6 +138,7 @@ TOUCHPOINT_ID = Matching(
     "id", _TOUCHPOINT_ID, "an id has lower-case letters, digits and . _ - only, and no . _ - first"
 )
 SHA256 = Matching("sha256", _SHA256, "a SHA-256 was expected: 64 digits from 0 to f")
+WORKSPACE = WorkspaceName(200)
 KEY = Matching("key", _KEY, f"a key has 1 to {MAX_KEY} ASCII letters, digits and signs, and no space")
 MOMENT = Moment()
 FILE = FileSystemPath(exists=True, dir_okay=False)

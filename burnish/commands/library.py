@@ -13,6 +13,7 @@ import click
 
 from burnish import answers
 from burnish.answers import read
+from burnish.commands import export
 from burnish.commands.show import when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
@@ -77,11 +78,14 @@ def add_to(group: click.Group) -> None:
     @json_option
     def convert(path: Path, extractor: str | None, as_json: bool) -> None:
         """Write what a file holds as a canonical bundle. What is no pair is named, with its line."""
-        from services.qa_ingest.domain.bundle_writer import render
+        from services.qa_ingest.domain.bundle_writer import Unwritable, render
         from services.qa_ingest.domain.conversion import entry_of
 
         found = _extracted(path, extractor)
-        bundle = render(map(entry_of, found.pairs), title=path.stem)
+        try:
+            bundle = render(map(entry_of, found.pairs), title=path.stem)
+        except Unwritable as error:
+            raise Failure(f"{path.name}: no bundle can say {plain(error.question)[:80]!r}: {error}") from error
         if as_json:
             print_json({"bundle": bundle, **found.model_dump(mode="json", include={"extractor", "rejects", "losses"})})
             return
@@ -93,6 +97,7 @@ def add_to(group: click.Group) -> None:
         exact(bundle)
 
     _add_reading(qa)
+    export.add_to(qa)
 
     @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
     @json_option

@@ -79,7 +79,7 @@ WITH_FILES = {
     for path, one in ALL.items()
     if any(isinstance(p.type, FileSystemPath) and p.type.exists for p in one.params)
 }
-EXACT = {("live",), ("rollback",), ("qa", "convert"), ("qa", "template")}
+EXACT = {("live",), ("rollback",), ("qa", "convert"), ("qa", "export"), ("qa", "template")}
 """What they put into a pipe is somebody's text, byte for byte."""
 all_verbs = pytest.mark.parametrize("path", ALL, ids=" ".join)
 asking_verbs = pytest.mark.parametrize("path", ASKING, ids=" ".join)

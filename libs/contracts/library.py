@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Literal
 from uuid import UUID
 
@@ -129,6 +130,46 @@ class PairDetail(Frozen):
     metadata: JsonObject = Field(default_factory=dict)
     citations: tuple[Citation, ...] = ()
     history: tuple[PairVersion, ...] = ()
+
+
+class PairSource(Frozen):
+    """Where an author says that a pair comes from."""
+
+    file: ShortText
+    table_index: int | None = None
+    row_index: int | None = None
+
+
+class ExportedPair(Frozen):
+    """A pair with every key that a bundle has, under the bundle's names; `file` is the object that it came from."""
+
+    pair_id: UUID
+    version: int
+    file: ShortText | None = None
+    question: ShortText
+    answer_standard: AnswerText
+    answer_advanced: AnswerText | None = None
+    id: Name | None = None
+    alternate_phrasings: tuple[ShortText, ...] = ()
+    scope_tags: tuple[ShortText, ...] = ()
+    anti_scope_tags: tuple[ShortText, ...] = ()
+    primary_domain: ShortText | None = None
+    primary_subtopic: ShortText | None = None
+    secondary_domain: ShortText | None = None
+    secondary_subtopic: ShortText | None = None
+    confidence: float = 1.0
+    provenance: Provenance = "EXTRACTED"
+    publication_status: PublicationStatus = "draft"
+    valid_from: Instant
+    valid_to: Instant | None = None
+    sources: tuple[PairSource, ...] = ()
+    verified_at: Instant | None = None
+    verified_by: ShortText | None = None
+    layer: ShortText | None = None
+    next_review_date: date | None = None
+    review_cadence_days: int | None = None
+    sensitive: bool = False
+    metadata: JsonObject = Field(default_factory=dict)
 
 
 class ScopeFilter(Frozen):

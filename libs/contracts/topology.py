@@ -57,7 +57,7 @@ from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
-from libs.contracts.queries.qa_ingest import GetIngestReport, GetPair, ListDocuments, SearchPairs
+from libs.contracts.queries.qa_ingest import ExportPairs, GetIngestReport, GetPair, ListDocuments, SearchPairs
 from libs.contracts.queries.registry import (
     ActivateVersion,
     ApplyTouchpoints,
@@ -322,6 +322,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             GetPair,
             ListDocuments,
             GetIngestReport,
+            ExportPairs,
             ListScanRuns,
             ListSignals,
             CountSignals,
@@ -362,7 +363,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             *_registered("qa_ingest"),
             *_hears("qa_ingest", ObjectNotifiedV1, batch=20, ack_wait_s=60.0),
         ),
-        answers=(SearchPairs, GetPair, ListDocuments, GetIngestReport),
+        answers=(SearchPairs, GetPair, ListDocuments, GetIngestReport, ExportPairs),
     ),
 )
 

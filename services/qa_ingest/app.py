@@ -7,12 +7,13 @@ from functools import partial
 from libs import touchpoints
 from libs.contracts.events.bucket_store import ObjectNotifiedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
-from libs.contracts.queries.qa_ingest import GetIngestReport, GetPair, ListDocuments, SearchPairs
+from libs.contracts.queries.qa_ingest import ExportPairs, GetIngestReport, GetPair, ListDocuments, SearchPairs
 from libs.embeddings import embedder_from
 from libs.service_kit.service import Service
 from services.qa_ingest import answers, handlers
 from services.qa_ingest.buckets import kind_of, opened
 from services.qa_ingest.embedding import Embedding
+from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
 from services.qa_ingest.ingest import Bound, Ingest
 from services.qa_ingest.settings import Settings
@@ -34,6 +35,7 @@ def build(settings: Settings) -> Service:
     service.answer(GetPair, answers.answer_pair, db=db)
     service.answer(ListDocuments, answers.answer_documents, db=db)
     service.answer(GetIngestReport, answers.answer_report, db=db)
+    service.answer(ExportPairs, answer_export, db=db)
     service.on_start(ingest.prepare)
     service.on_start(hints.start)
     service.on_stop(hints.stop)

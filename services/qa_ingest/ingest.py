@@ -311,12 +311,15 @@ class _Curation:
         known = await pairs.by_token(self._tx.conn, workspace_id, [each.id_token for each in found if each.id_token])
         unnamed = [each.question for each in found if each.id_token is None]
         asked = await pairs.by_question(self._tx.conn, workspace_id, unnamed)
-        same_questions = {_row_question(row): row for row in asked.values()}
+        asking: dict[str, list[Any]] = {}
+        for row in asked:
+            asking.setdefault(_folded(row["question_text"]), []).append(row)
         new: list[Envelope] = []
         edits: list[Suggestion] = []
         promoted: dict[UUID, UUID] = {}
         for envelope in found:
-            pair = known.get(envelope.id_token) if envelope.id_token else same_questions.get(_folded(envelope.question))
+            same = asking.get(_folded(envelope.question), [])
+            pair = known.get(envelope.id_token) if envelope.id_token else _of_the_same(same, envelope)
             if pair is None and envelope.ordinal not in carried:
                 new.append(envelope)
             elif pair is not None and _differs(pair, envelope):
@@ -417,5 +420,8 @@ def _folded(question: str) -> str:
     return " ".join(question.casefold().split())
 
 
-def _row_question(row: Any) -> str:
-    return _folded(row["question_text"])
+def _of_the_same(pairs_that_ask_it: Sequence[Any], envelope: Envelope) -> Any | None:
+    """The pair that says the same, whatever became of it, else the oldest one in use."""
+    equal = (row for row in pairs_that_ask_it if not _differs(row, envelope))
+    in_use = (row for row in pairs_that_ask_it if row["in_use"])
+    return next(equal, None) or next(in_use, None)

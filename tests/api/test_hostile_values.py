@@ -214,6 +214,20 @@ async def test_a_token_may_name_as_many_workspaces_as_it_holds(whole: Api) -> No
         assert (await client.get(path)).status_code == 404
 
 
+async def test_an_export_is_of_one_workspace_and_sensitive_pairs_need_their_scope(whole: Api) -> None:
+    one, other = uuid4(), uuid4()
+    client = await whole.admin(workspaces=[one])
+    answer = await client.get("/api/qa/export")
+    assert (answer.status_code, answer.json()["pairs"]) == (200, [])
+    assert (await client.get(f"/api/qa/export?workspace_id={other}")).status_code == 403
+    assert (await client.get("/api/qa/export?include_sensitive=true")).status_code == 403
+    allowed = await whole.admin(workspaces=[one], scopes=["pairs:sensitive"])
+    assert (await allowed.get("/api/qa/export?include_sensitive=true")).status_code == 200
+    several = await whole.admin(workspaces=[one, other])
+    answer = await several.get("/api/qa/export")
+    assert (answer.status_code, answer.json()["code"]) == (422, "which_workspace")
+
+
 class Example:
     """A value that a schema of the document takes, with every property in it."""
 

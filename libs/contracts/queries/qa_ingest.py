@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 
 from libs.contracts.library import (
     DocumentSummary,
+    ExportedPair,
     IngestReport,
     PairDetail,
     PairKind,
@@ -107,3 +108,28 @@ class GetIngestReport(Query[IngestReportReply]):
 
     workspace_ids: Workspaces
     document_id: UUID
+
+
+class ExportedPairs(Reply):
+    """A page of pairs, those of one file together and in its order; `next` is where the next page begins.
+
+    `superseded` and `sensitive` count what the workspace has besides and no page has: pairs that others took the place
+    of, and, where they were not asked for, pairs that not everybody may read.
+    """
+
+    pairs: tuple[ExportedPair, ...]
+    next: ShortText | None = None
+    superseded: int = 0
+    sensitive: int = 0
+
+
+class ExportPairs(Query[ExportedPairs]):
+    """The pairs of a workspace, to be written as bundles. A page ends at `limit`, or where the answer is full."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.pairs.export.v1"
+    reply: ClassVar[type[Reply]] = ExportedPairs
+
+    workspace_id: UUID
+    after: ShortText | None = None
+    include_sensitive: bool = False
+    limit: int = Field(default=200, ge=1, le=500)

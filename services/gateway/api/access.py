@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from libs.auth import rights
 from libs.auth.claims import Caller
 from libs.auth.errors import NotAuthenticated
 from libs.auth.tokens import Verifier
@@ -102,6 +103,12 @@ def require_change(caller: Caller, workspace_id: UUID | None) -> None:
     if workspace_id is None:
         require_all_workspaces(caller)
     require_workspace(caller, workspace_id)
+
+
+def require_scope(caller: Caller, scope: rights.Scope) -> None:
+    """What not even every admin may see needs a scope of the token. Raises Forbidden."""
+    if scope not in caller.scopes:
+        raise Forbidden
 
 
 def workspaces_of(caller: Caller) -> tuple[UUID, ...] | None:

@@ -13,6 +13,8 @@ from libs.contracts.envelope import EVENT_NAMESPACE
 from libs.contracts.library import IngestReport, PairDetail, PairKind, Provenance, PublicationStatus, ScopeFilter
 from libs.contracts.queries.qa_ingest import (
     Documents,
+    ExportedPairs,
+    ExportPairs,
     GetIngestReport,
     GetPair,
     ListDocuments,
@@ -21,7 +23,8 @@ from libs.contracts.queries.qa_ingest import (
     SearchResults,
 )
 from libs.contracts.vocabulary import Instant, Name, ShortText
-from services.gateway.api.access import CurrentCaller, require_workspace, workspaces_of
+from libs.service_kit.errors import Refused
+from services.gateway.api.access import CurrentCaller, require_scope, require_workspace, workspaces_of
 from services.gateway.api.asking import GatewayDep
 from services.gateway.api.body import JsonRoute
 
@@ -109,6 +112,25 @@ async def report(
     """What became of every passage of a document: pairs, named rejects, and a count of every character."""
     query = GetIngestReport(workspace_ids=_libraries(caller, workspace_id), document_id=document_id)
     return (await gateway.ask(query)).report
+
+
+@router.get("/export")
+async def export(
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    workspace_id: UUID | None = None,
+    after: ShortText | None = None,
+    include_sensitive: bool = False,
+    limit: Annotated[int, Param(ge=1, le=500)] = 200,
+) -> ExportedPairs:
+    """The pairs of one workspace with every key of a bundle, page by page; sensitive ones need a scope of the token."""
+    if include_sensitive:
+        require_scope(caller, "pairs:sensitive")
+    libraries = _libraries(caller, workspace_id)
+    if len(libraries) != 1:
+        raise Refused("which_workspace", "workspace_id: the token is for several; name one", status=422)
+    query = ExportPairs(workspace_id=libraries[0], after=after, include_sensitive=include_sensitive, limit=limit)
+    return await gateway.ask(query)
 
 
 def _libraries(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...]:

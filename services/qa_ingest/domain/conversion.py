@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from libs.contracts.library import ExportedPair
 from services.qa_ingest.domain.bundle import Entry
 from services.qa_ingest.domain.bundle_writer import own_key
-from services.qa_ingest.domain.envelope import Envelope
+from services.qa_ingest.domain.envelope import Envelope, Source
 
 # What an entry and an envelope do not hold in the same way.
 _NAMED_OTHERWISE = {"id", "alternate_phrasings", "metadata"}
@@ -22,6 +23,12 @@ def entry_of(envelope: Envelope) -> Entry:
         metadata=_metadata(envelope),
         **{name: getattr(envelope, name) for name in SAME},
     )
+
+
+def entry_of_pair(pair: ExportedPair) -> Entry:
+    """The entry of a pair that was taken out of the library."""
+    said = {each.name: getattr(pair, each.name) for each in fields(Entry) if each.name != "sources"}
+    return Entry(**said, sources=tuple(Source(**each.model_dump()) for each in pair.sources))
 
 
 def _metadata(envelope: Envelope) -> dict[str, Any]:

@@ -26,10 +26,11 @@ SELECT source_id_token AS token, id, question_text, answer_standard, answer_adva
 FROM q_a_pairs WHERE workspace_id = $1 AND source_id_token = ANY($2::text[])
 """
 _BY_QUESTION = """
-SELECT DISTINCT ON (normalised) normalised, id, question_text, answer_standard, answer_advanced
-FROM q_a_pairs WHERE workspace_id = $1 AND archived_at IS NULL AND superseded_by IS NULL
+SELECT id, question_text, answer_standard, answer_advanced,
+       archived_at IS NULL AND superseded_by IS NULL AS in_use
+FROM q_a_pairs WHERE workspace_id = $1
   AND normalised = ANY(SELECT normalised_question(question) FROM unnest($2::text[]) AS question)
-ORDER BY normalised, created_at
+ORDER BY created_at, id
 """
 _FLAG = """
 UPDATE q_a_pairs
@@ -106,9 +107,9 @@ async def by_token(conn: Connection, workspace_id: UUID, tokens: Sequence[str]) 
     return {row["token"]: row for row in await conn.fetch(_WITH_IDS, workspace_id, list(tokens))}
 
 
-async def by_question(conn: Connection, workspace_id: UUID, questions: Sequence[str]) -> dict[str, Any]:
-    """The oldest pair that asks each of these, by the normalised question."""
-    return {row["normalised"]: row for row in await conn.fetch(_BY_QUESTION, workspace_id, list(questions))}
+async def by_question(conn: Connection, workspace_id: UUID, questions: Sequence[str]) -> Sequence[Any]:
+    """The pairs that ask one of these, oldest first; `in_use` where it is neither archived nor superseded."""
+    return await conn.fetch(_BY_QUESTION, workspace_id, list(questions))
 
 
 async def flag(conn: Connection, pair_ids: Sequence[UUID]) -> list[UUID]:

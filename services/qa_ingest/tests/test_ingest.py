@@ -25,7 +25,7 @@ class Library:
     def __init__(self, db: Database, folder: Path, **binding: Any) -> None:
         self.db = db
         self.folder = folder
-        told = Binding(bucket="b", folder=folder, workspace="default", **{"curate_as_pair": True, **binding})
+        told = Binding(bucket="b", folder=folder, **{"workspace": "default", "curate_as_pair": True, **binding})
         self.bound = Bound(FolderBucket("b", folder, settle_s=0.0), told)
         self.ingest = Ingest(db, [self.bound])
 
