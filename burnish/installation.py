@@ -46,6 +46,8 @@ OWN_VARIABLES = (
     "BURNISH_TOKEN",
     "BURNISH_URL",
 )
+ASK_MODELS = ("proposal", "ab_runner")
+MODEL_KEYS = ("BURNISH_ANTHROPIC_API_KEY", "BURNISH_OPENAI_API_KEY")
 Progress = Callable[[str], None]
 ServerT = TypeVar("ServerT", EmbeddedPostgres, EmbeddedNats)
 
@@ -292,7 +294,10 @@ class Installation:
             "BURNISH_HTTP_HOST": HOST,
             "BURNISH_HTTP_PORT": str(self._ports[name]),
         }
-        return {**inherited_environment(), **own, **self._special(name), **self._extra}
+        inherited = inherited_environment()
+        if name not in ASK_MODELS:
+            inherited = {key: value for key, value in inherited.items() if not key.startswith(MODEL_KEYS)}
+        return {**inherited, **own, **self._special(name), **self._extra}
 
     def role_dsn(self, service: str) -> str:
         """The DSN of a service's own role."""

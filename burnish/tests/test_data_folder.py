@@ -135,6 +135,17 @@ def test_a_service_knows_its_own_passwords_only(tmp_path: Path, monkeypatch: pyt
     assert not {"BURNISH_ADMIN_DSN", "BURNISH_NATS_PASSWORD_REGISTRY", "BURNISH_TOKEN", "PGPASSWORD"} & set(environment)
 
 
+def test_only_services_that_ask_models_get_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("BURNISH_ANTHROPIC_API_KEY", "BURNISH_OPENAI_API_KEY_FILE")
+    for name in names:
+        monkeypatch.setenv(name, "sk-secret")
+    installation = opened(tmp_path)
+    have = {service: set(installation.service_environment(service)) & set(names) for service in SERVICE_NAMES}
+    installation.close()
+    assert {service for service, keys in have.items() if keys} == {"proposal", "ab_runner"}
+    assert have["proposal"] == set(names)
+
+
 def test_passwords_of_servers_elsewhere_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

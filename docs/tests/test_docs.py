@@ -11,7 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
+from pydantic_settings import BaseSettings
 
+from libs.llm.settings import ProviderSettings
 from libs.service_kit.settings import KitSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,7 +204,8 @@ def settings_classes() -> dict[str, type[KitSettings]]:
 
 
 def settings_variables() -> set[str]:
-    return {f"BURNISH_{field.upper()}" for settings in settings_classes().values() for field in settings.model_fields}
+    classes: list[type[BaseSettings]] = [*settings_classes().values(), ProviderSettings]
+    return {f"BURNISH_{field.upper()}" for settings in classes for field in settings.model_fields}
 
 
 def test_documented_variables_exist() -> None:

@@ -1,4 +1,4 @@
-"""Embeddings over the OpenAI wire format, `POST {base_url}/embeddings` (extra `openai`).
+"""Embeddings over the OpenAI wire format, `POST {base_url}/embeddings`.
 
 Any endpoint that speaks it will do. The address comes from configuration only, never from data.
 """
@@ -13,8 +13,6 @@ from libs.embeddings.base import EmbedderError, Vectors, normalise
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-_EXTRA = "the openai embedder needs the extra 'openai': pip install 'burnish[openai]'"
 
 
 class OpenAIEmbedder:
@@ -38,8 +36,7 @@ class OpenAIEmbedder:
     ) -> None:
         """`base_url` and `api_key`: None takes `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
 
-        `dimensions` is asked of the endpoint and checked in its answer. Raises `EmbedderError` without the
-        extra or without a key.
+        `dimensions` is asked of the endpoint and checked in its answer. Raises `EmbedderError` without a key.
         """
         self.model = f"openai-{name}-{dimensions}"
         self.dimensions = dimensions
@@ -94,10 +91,8 @@ class OpenAIEmbedder:
 
 
 def _client(base_url: str | None, api_key: str | None, timeout_s: float, max_retries: int) -> "AsyncOpenAI":
-    try:
-        import openai
-    except ImportError as error:
-        raise EmbedderError(_EXTRA) from error
+    import openai  # takes a second, and the default embedder needs none of it
+
     try:
         return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=max_retries)
     except openai.OpenAIError as error:

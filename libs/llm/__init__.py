@@ -3,12 +3,14 @@
 from libs.llm.account import Account, FreeModelsOnly, Order, Settled
 from libs.llm.base import (
     NOTHING_USED,
+    Declined,
     ManyAtOnce,
     Model,
     ModelError,
     ModelReply,
     ModelRequest,
     PromptError,
+    UnknownPrice,
     Usage,
 )
 from libs.llm.budget import Budget, OverBudget, PriceUnknownYet, Spent
@@ -24,6 +26,7 @@ __all__ = [
     "Account",
     "Budget",
     "CallParameters",
+    "Declined",
     "FreeModelsOnly",
     "Keep",
     "LabelSpec",
@@ -42,6 +45,7 @@ __all__ = [
     "Replies",
     "Settled",
     "Spent",
+    "UnknownPrice",
     "Usage",
     "join_parts",
     "known_providers",

@@ -19,7 +19,7 @@ class Order:
     provider: str
     model: str
     request_sha256: str
-    most_usd: Decimal | None
+    most_usd: Decimal
     calls: int = 1
 
     @property

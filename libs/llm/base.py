@@ -15,8 +15,9 @@ class ModelRequest(BaseModel):
     """One question to a model.
 
     `system` is the prompt (trusted text of the touchpoint), `input` is data and never an instruction.
-    With `output_schema` (a JSON Schema) the reply's `data` follows it. `task` tells a provider that works by
-    rule what is asked; a provider with a real language model may ignore it.
+    With `output_schema` (a JSON Schema) the reply's `data` follows it, or is None where what the model wrote does not.
+    `task` tells a provider that works by rule what is asked; a provider with a real language model may ignore it.
+    `effort` is how much a model that thinks should.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -27,6 +28,7 @@ class ModelRequest(BaseModel):
     output_schema: dict[str, Any] | None = None
     max_output_tokens: int = Field(default=1024, gt=0)
     temperature: float = Field(default=0.0, ge=0.0)
+    effort: str | None = None
 
 
 class Usage(BaseModel):
@@ -69,7 +71,7 @@ class Model(Protocol):
         ...
 
     def most_usd(self, request: ModelRequest) -> Decimal | None:
-        """What this call can cost at most; 0 where calls are free, None where no price is known.
+        """What this call can cost at most; 0 where calls are free. None where no price is known: it is not made.
 
         The budget counts it until the price of the call is known. It is worked out without I/O.
         """
@@ -89,6 +91,13 @@ class ManyAtOnce(Protocol):
         ...
 
 
+@runtime_checkable
+class Closing(Protocol):
+    """A model with connections to close."""
+
+    async def close(self) -> None: ...
+
+
 class ModelError(Exception):
     """A call failed. `reason` names what was wrong and never quotes the text that was sent; `retryable` tells
     whether the same request may succeed later, `usage` what was billed all the same, as for a refusal."""
@@ -98,6 +107,24 @@ class ModelError(Exception):
         self.reason = reason
         self.retryable = retryable
         self.usage = usage
+
+
+class UnknownPrice(ModelError):
+    """A call that no budget can hold, since nobody knows what it costs."""
+
+    def __init__(self, provider: str, name: str) -> None:
+        super().__init__(
+            f"no price is known for {provider}/{name}, so that no budget holds it: add the model to a price table "
+            "and set BURNISH_MODEL_PRICES to its file",
+            retryable=False,
+        )
+
+
+class Declined(ModelError):
+    """The model would not answer. It may have been billed all the same."""
+
+    def __init__(self, reason: str, *, usage: Usage = NOTHING_USED) -> None:
+        super().__init__(reason, retryable=False, usage=usage)
 
 
 class PromptError(ModelError):

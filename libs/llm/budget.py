@@ -13,14 +13,12 @@ from libs.llm.base import ModelError
 class Budget:
     """Limits in USD for one UTC day, over all touchpoints and for one.
 
-    `lost_call` is what a call counts whose price nobody can tell: it never ended, and its model has no price list.
     `at_once` bounds how many paid calls are in flight, over all processes of a service; None leaves it to the pools.
     `in_flight_s` is how long a call that has not ended may still be on; after that nobody waits for its price.
     """
 
     per_day: Decimal
     per_touchpoint_day: Decimal
-    lost_call: Decimal
     at_once: int | None = 1
     in_flight_s: float = 120.0
 
@@ -61,7 +59,7 @@ class PriceUnknownYet(ModelError):
         super().__init__("other model calls are in flight; their price must be known before the next", retryable=True)
 
 
-NOTHING = Budget(Decimal(0), Decimal(0), Decimal(0))
+NOTHING = Budget(Decimal(0), Decimal(0))
 
 
 def check(budget: Budget, spent: Spent) -> None:
@@ -80,7 +78,7 @@ def check(budget: Budget, spent: Spent) -> None:
         raise PriceUnknownYet
 
 
-def how_many_may_start(budget: Budget, spent: Spent, most_usd: Sequence[Decimal | None]) -> int:
+def how_many_may_start(budget: Budget, spent: Spent, most_usd: Sequence[Decimal]) -> int:
     """How many of these calls of one touchpoint, from the front, may start now: at least one, or `check` raises."""
     started = 0
     for most in most_usd:
@@ -90,7 +88,7 @@ def how_many_may_start(budget: Budget, spent: Spent, most_usd: Sequence[Decimal 
             if not started:
                 raise
             break
-        spent = spent.plus(budget.lost_call if most is None else most)
+        spent = spent.plus(most)
         started += 1
     return started
 

@@ -107,8 +107,15 @@ class Many:
 
     async def _begun(self, some: Sequence[ModelRequest]) -> list[ModelReply | Begun]:
         """Those that may start now; none while calls in flight may use the budget up, and none once it is."""
+        begin = asyncio.ensure_future(self._begin(some))
         try:
-            return await self._begin(some)
+            return await asyncio.shield(begin)
+        except asyncio.CancelledError:
+            # Written down or not: only its end tells. What was written down is given back as never sent.
+            (begun,) = await asyncio.gather(begin, return_exceptions=True)
+            if not isinstance(begun, BaseException):
+                self._unsent |= {call.call_id for call in begun if isinstance(call, Begun)}
+            raise
         except PriceUnknownYet as error:
             if self._unsettled:  # their price is known, to us
                 await self._settle()

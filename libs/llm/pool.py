@@ -10,7 +10,17 @@ from hashlib import sha256
 from libs.contracts.touchpoints import ModelSettings
 from libs.llm import metrics
 from libs.llm.account import Account, Order, Settled
-from libs.llm.base import ManyAtOnce, Model, ModelError, ModelReply, ModelRequest, Usage
+from libs.llm.base import (
+    Closing,
+    Declined,
+    ManyAtOnce,
+    Model,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+    UnknownPrice,
+    Usage,
+)
 from libs.llm.budget import NOTHING, Budget
 from libs.llm.many import Begun, Ended, Keep, Many
 from libs.llm.parameters import CallParameters, applied, parameters_of
@@ -54,6 +64,12 @@ class ModelPool:
     def parameters(self, settings: ModelSettings) -> CallParameters:
         """The parameters of the touchpoint's calls. Raises `ModelError` naming the field."""
         return parameters_of(settings.parameters)
+
+    async def close(self) -> None:
+        """Close the connections of models that have some."""
+        for model in self._models.values():
+            if isinstance(model, Closing):
+                await model.close()
 
     async def complete(self, settings: ModelSettings, request: ModelRequest, account: Account) -> ModelReply:
         """The reply to one request, from the books where this very call was paid for before.
@@ -109,6 +125,13 @@ class ModelPool:
             reason = f"{model.provider} did not answer within {self._timeout_s:g} s"
             return Ended(begun.number, error=ModelError(reason, retryable=True))
         except ModelError as error:
+            if isinstance(error, Declined) and begun.request.task == "classify":
+                # A case without an answer, as it would be in production: wrong, and no reason to end the run.
+                metrics.count(model.provider, touchpoint, "declined", error.usage)
+                none = ModelReply(
+                    text="", data=None, usage=error.usage, model=model.name, provider=model.provider, latency_ms=0.0
+                )
+                return Ended(begun.number, reply=none, settled=[Settled(begun.call_id, error.usage, reply=none)])
             metrics.count(model.provider, touchpoint, "failed", error.usage)
             return Ended(begun.number, error=error, settled=[Settled(begun.call_id, error.usage, error=error.reason)])
         metrics.count(model.provider, touchpoint, "answered", reply.usage)
@@ -131,11 +154,13 @@ class ModelPool:
 
 def _order(model: Model, request: ModelRequest, calls: int = 1) -> Order:
     most = model.most_usd(request)
+    if most is None:
+        raise UnknownPrice(model.provider, model.name)
     return Order(
         provider=model.provider,
         model=model.name,
         request_sha256=sha256(request.model_dump_json().encode()).hexdigest(),
-        most_usd=None if most is None else most * calls,
+        most_usd=most * calls,
         calls=calls,
     )
 

@@ -35,6 +35,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
         timeout_s=settings.ab_call_timeout_s,
         opener=opener,
     )
+    service.on_stop(pool.close)
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_each(AbRequestedV1, handlers.on_ab_requested, db=db, pool=pool, shard_cases=settings.shard_cases)

@@ -22,9 +22,6 @@ class Settings(KitSettings):
     ab_usd_per_day: Decimal = Field(default=Decimal(20), ge=0)
     ab_usd_per_touchpoint_day: Decimal = Field(default=Decimal(10), ge=0)
     ab_call_timeout_s: float = Field(default=60.0, gt=0)
-    ab_lost_call_usd: Decimal = Field(
-        default=Decimal("0.01"), ge=0, description="what a call counts whose price nobody can tell"
-    )
 
     @property
     def run_patience(self) -> timedelta:
@@ -37,7 +34,6 @@ class Settings(KitSettings):
         return Budget(
             self.ab_usd_per_day,
             self.ab_usd_per_touchpoint_day,
-            self.ab_lost_call_usd,
             at_once=None,
             in_flight_s=10 * self.ab_call_timeout_s,  # one that was begun waits for its turn, then has its time
         )

@@ -42,7 +42,7 @@ Keep = Callable[[list[Answer]], Awaitable[None]]
 
 def params_sha256(parameters: CallParameters) -> str:
     """Hex SHA-256 of the parameters of calls and of the way requests are built."""
-    return sha256(f"{TASK}|{json.dumps(parameters.model_dump(), sort_keys=True)}".encode()).hexdigest()
+    return sha256(f"{TASK}|{json.dumps(parameters.model_dump(exclude_none=True), sort_keys=True)}".encode()).hexdigest()
 
 
 def system_text(variant: Variant) -> str:

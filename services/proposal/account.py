@@ -51,7 +51,7 @@ class ProposalAccount:
         paid = [order for order, reply in zip(orders, known, strict=True) if reply is None and not order.free]
         if not paid:
             return 0
-        spent = await calls.spent(conn, self.touchpoint_id, budget, budget.in_flight_s)
+        spent = await calls.spent(conn, self.touchpoint_id, budget.in_flight_s)
         return how_many_may_start(budget, spent, [order.most_usd for order in paid])
 
     async def _started(self, conn: Connection, order: Order) -> UUID:

@@ -26,6 +26,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service = Service("proposal", settings)
     db, asker = service.db, service.asker
     pool = ModelPool(settings.budget, timeout_s=settings.proposal_call_timeout_s, opener=opener)
+    service.on_stop(pool.close)
     generator = Generator(db, asker, pool)
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_each(PatternDetectedV1, handlers.on_pattern_detected, db=db, asker=asker, generator=generator)

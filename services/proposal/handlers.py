@@ -216,7 +216,7 @@ async def gauges(db: Database, budget: Budget) -> None:
     """Proposals by state, and what is left of today's budget."""
     async with db.connection() as conn:
         counts = await proposals.count_by_state(conn)
-        spent = await calls.spent(conn, "", budget, budget.in_flight_s)
+        spent = await calls.spent(conn, "", budget.in_flight_s)
     for state in domain.TRANSITIONS:
         PROPOSALS.labels(state).set(counts.get(state, 0))
     BUDGET_LEFT.set(float(left(budget, spent)))

@@ -16,9 +16,6 @@ class Settings(KitSettings):
     proposal_usd_per_day: Decimal = Field(default=Decimal(5), ge=0)
     proposal_usd_per_touchpoint_day: Decimal = Field(default=Decimal(1), ge=0)
     proposal_call_timeout_s: float = Field(default=120.0, gt=0)
-    proposal_lost_call_usd: Decimal = Field(
-        default=Decimal("0.25"), ge=0, description="what a call counts whose outcome was never learnt"
-    )
 
     @property
     def budget(self) -> Budget:
@@ -26,6 +23,5 @@ class Settings(KitSettings):
         return Budget(
             self.proposal_usd_per_day,
             self.proposal_usd_per_touchpoint_day,
-            self.proposal_lost_call_usd,
             in_flight_s=self.proposal_call_timeout_s,
         )

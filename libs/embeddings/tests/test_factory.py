@@ -24,12 +24,6 @@ def test_an_unknown_option_is_named() -> None:
         embedder_from({"kind": "static", "colour": "secret"})
 
 
-@pytest.mark.skipif(find_spec("openai") is not None, reason="the extra 'openai' is installed")
-def test_without_its_extra_openai_names_the_extra() -> None:
-    with pytest.raises(EmbedderError, match=r"pip install 'burnish\[openai\]'"):
-        embedder_from({"kind": "openai", "api_key": "k"})
-
-
 @pytest.mark.skipif(find_spec("sentence_transformers") is not None, reason="the extra is installed")
 async def test_without_its_extra_sentence_transformers_names_the_extra() -> None:
     with pytest.raises(EmbedderError, match=r"pip install 'burnish\[sentence-transformers\]'"):

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from threading import Thread
 from typing import Any
 
@@ -13,10 +12,6 @@ import pytest
 
 from libs.embeddings import EmbedderError, StaticEmbedder
 from libs.embeddings.openai import OpenAIEmbedder
-
-pytestmark = pytest.mark.skipif(
-    find_spec("openai") is None, reason="needs the extra 'openai': pip install 'burnish[openai]'"
-)
 
 
 @dataclass

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from libs.llm import Budget, OverBudget, PriceUnknownYet, Spent
 from libs.llm.budget import check, how_many_may_start, left
 
-BUDGET = Budget(Decimal(5), Decimal(1), Decimal("0.25"))
-MANY = Budget(Decimal(5), Decimal(1), Decimal("0.25"), at_once=None)
+BUDGET = Budget(Decimal(5), Decimal(1))
+MANY = Budget(Decimal(5), Decimal(1), at_once=None)
 
 
 def verdict(budget: Budget, spent: Spent) -> str:
@@ -63,9 +63,10 @@ def test_the_overshoot_is_at_most_one_call(most: list[Decimal], before: Decimal)
         assert before + sum(most[:count], Decimal()) >= MANY.per_touchpoint_day
 
 
-def test_a_call_without_a_price_counts_as_a_lost_one() -> None:
-    assert how_many_may_start(MANY, Spent(Decimal(0), Decimal(0), 0), [None] * 9) == 4
-    assert how_many_may_start(BUDGET, Spent(Decimal(0), Decimal(0), 0), [None] * 9) == 1
+def test_as_many_start_as_fit_at_their_most_and_as_may_be_in_flight() -> None:
+    quarter = Decimal("0.25")
+    assert how_many_may_start(MANY, Spent(Decimal(0), Decimal(0), 0), [quarter] * 9) == 4
+    assert how_many_may_start(BUDGET, Spent(Decimal(0), Decimal(0), 0), [quarter] * 9) == 1
 
 
 def test_what_is_left_is_never_negative() -> None:

@@ -71,7 +71,7 @@ class Books:
 
     def __init__(self, limit: str = "1000", touchpoint_id: str = "t") -> None:
         self.touchpoint_id = touchpoint_id
-        self.budget = Budget(Decimal(limit), Decimal(limit), Decimal("0.02"), at_once=None)
+        self.budget = Budget(Decimal(limit), Decimal(limit), at_once=None)
         self.orders: dict[UUID, Order] = {}
         self.ended: dict[UUID, Settled] = {}
 
@@ -79,7 +79,7 @@ class Books:
     def spent(self) -> Spent:
         settled = sum((row.usage.usd for row in self.ended.values()), Decimal())
         open_ = [order for call, order in self.orders.items() if call not in self.ended]
-        reserved = sum((order.most_usd or self.budget.lost_call for order in open_), Decimal())
+        reserved = sum((order.most_usd for order in open_), Decimal())
         return Spent(settled + reserved, settled + reserved, len(open_), reserved, reserved)
 
     async def open(self, orders: Sequence[Order], budget: Budget) -> list[UUID | ModelReply]:

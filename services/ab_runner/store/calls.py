@@ -21,8 +21,8 @@ FROM (
     SELECT usd AS cost, touchpoint_id = $1 AS here, false AS in_flight
     FROM model_spend WHERE day = (now() AT TIME ZONE 'UTC')::date
     UNION ALL
-    SELECT coalesce(most_usd, $2::numeric * calls), touchpoint_id = $1,
-           started_at > now() - make_interval(secs => $3)
+    SELECT most_usd, touchpoint_id = $1,
+           started_at > now() - make_interval(secs => $2)
     FROM model_calls
     WHERE finished_at IS NULL AND NOT free
     AND started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
@@ -63,7 +63,7 @@ async def spent(conn: Connection, touchpoint_id: str, budget: Budget) -> Spent:
 
     A day's sums and the calls that are open: it takes as long after a million calls as after ten.
     """
-    row = await conn.fetchrow(_SPENT, touchpoint_id, budget.lost_call, budget.in_flight_s)
+    row = await conn.fetchrow(_SPENT, touchpoint_id, budget.in_flight_s)
     assert row is not None
     return Spent(**row)
 

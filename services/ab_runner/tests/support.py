@@ -48,8 +48,8 @@ class RuleModel:
         self._released.set()
 
     def most_usd(self, request: ModelRequest) -> Decimal | None:
-        """No price list."""
-        return None
+        """What a call costs."""
+        return PRICE
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer, or one of `errors`."""
@@ -79,7 +79,7 @@ class RuleModel:
         )
 
 
-BUDGET = Budget(Decimal(1_000), Decimal(1_000), PRICE, at_once=None)
+BUDGET = Budget(Decimal(1_000), Decimal(1_000), at_once=None)
 
 
 def models(model: RuleModel, concurrency: int = 4, budget: Budget = BUDGET) -> ModelPool:

@@ -302,7 +302,7 @@ async def test_a_run_is_not_judged_on_less_than_was_asked(db: Database) -> None:
 
 
 def limited(usd: str, **fields: Any) -> Budget:
-    return Budget(Decimal(1_000), Decimal(usd), PRICE, at_once=None, **fields)
+    return Budget(Decimal(1_000), Decimal(usd), at_once=None, **fields)
 
 
 async def test_every_call_of_a_run_is_in_the_books(db: Database) -> None:
@@ -387,7 +387,7 @@ async def test_what_yesterday_cost_is_no_matter_today(db: Database) -> None:
 async def test_a_model_that_is_free_needs_no_budget(db: Database) -> None:
     prompt = "## Labels\n### money\n### card\n### delivery\n"
     await prepare(db, revision=2, model=ModelSettings())
-    none = ModelPool(Budget(Decimal(0), Decimal(0), Decimal(0), at_once=None))
+    none = ModelPool(Budget(Decimal(0), Decimal(0), at_once=None))
     ended = await run_ab(db, none, ab(prompt, f"{prompt}A parcel is late.\n"))
     assert (ended.status, ended.model_calls, ended.usd) == ("completed", 80, Decimal(0))
     async with db.connection() as conn:

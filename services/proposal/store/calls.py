@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from libs.contracts.text import without_nul
-from libs.llm import Budget, ModelReply, Order, Settled, Spent
+from libs.llm import ModelReply, Order, Settled, Spent
 from libs.service_kit.db import Connection
 from services.proposal.domain import Spend
 
@@ -17,8 +17,8 @@ SELECT
     coalesce(sum(cost) FILTER (WHERE in_flight), 0) AS reserved,
     coalesce(sum(cost) FILTER (WHERE in_flight AND here), 0) AS touchpoint_reserved
 FROM (
-    SELECT coalesce(usd, most_usd, $2) AS cost, touchpoint_id = $1 AS here,
-           finished_at IS NULL AND started_at > now() - make_interval(secs => $3) AS in_flight
+    SELECT coalesce(usd, most_usd) AS cost, touchpoint_id = $1 AS here,
+           finished_at IS NULL AND started_at > now() - make_interval(secs => $2) AS in_flight
     FROM model_calls
     WHERE NOT free AND started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
 ) AS paid
@@ -43,9 +43,9 @@ FROM model_calls WHERE proposal_id = $1
 """
 
 
-async def spent(conn: Connection, touchpoint_id: str, budget: Budget, timeout_s: float) -> Spent:
-    """What today's calls cost. One that never ended counts as lost, and as in flight until it must have timed out."""
-    row = await conn.fetchrow(_SPENT, touchpoint_id, budget.lost_call, timeout_s)
+async def spent(conn: Connection, touchpoint_id: str, timeout_s: float) -> Spent:
+    """What today's calls cost. One that never ended counts its most, as in flight until it must have timed out."""
+    row = await conn.fetchrow(_SPENT, touchpoint_id, timeout_s)
     assert row is not None
     return Spent(**row)
 

@@ -230,7 +230,7 @@ class Scripted:
         )
 
     def most_usd(self, request: ModelRequest) -> Decimal | None:
-        return None
+        return Decimal("0.25")
 
 
 def pool_of(budget: Budget, model: Scripted | None = None) -> ModelPool:

@@ -102,7 +102,7 @@ async def test_a_call_that_was_paid_for_is_never_paid_again(db: Database, asker:
 @pytest.mark.parametrize("limit", ["per_day", "per_touchpoint_day"])
 async def test_budgets_fail_closed(db: Database, asker: Asker, limit: str) -> None:
     model = Scripted(answer_of(BAD), answer_of(HUNK), usd="0.05")
-    limits: dict[str, Any] = {limit: SETTINGS.budget.lost_call / 5}
+    limits: dict[str, Any] = {limit: Decimal("0.05")}
     draft = await write(db, asker, model, **limits)
     assert "is used up" in (draft.failure or "")
     assert len(model.requests) == 1  # the overshoot is the one call that was in flight

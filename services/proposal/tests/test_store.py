@@ -15,7 +15,7 @@ import pytest
 from libs import touchpoints
 from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.queries.proposal import ListProposals
-from libs.llm import NOTHING_USED, Budget, ModelReply, Order, Settled, Spent, Usage
+from libs.llm import NOTHING_USED, ModelReply, Order, Settled, Spent, Usage
 from libs.service_kit.db import Connection, Database
 from services.proposal import domain
 from services.proposal.store import calls, decisions, outcomes, proposals
@@ -32,8 +32,6 @@ from services.proposal.tests.factories import (
     registered,
     saved,
 )
-
-BUDGET = Budget(Decimal(5), Decimal(1), Decimal("0.25"))
 
 
 async def test_a_proposal_comes_back_as_it_went_in(db: Database) -> None:
@@ -180,7 +178,7 @@ def reply(usd: str) -> ModelReply:
     return ModelReply(text="{}", data={}, usage=usage, model="m", provider="p", latency_ms=2.0)
 
 
-async def call(db: Database, touchpoint: str = TOUCHPOINT, most_usd: Decimal | None = None) -> UUID:
+async def call(db: Database, touchpoint: str = TOUCHPOINT, most_usd: Decimal = Decimal("0.25")) -> UUID:
     order = Order(provider="p", model="m", request_sha256="digest", most_usd=most_usd)
     async with db.connection() as conn:
         return await calls.started(conn, PATTERN, touchpoint, 1, order)
@@ -198,15 +196,15 @@ async def test_spend_is_what_todays_calls_cost_and_lost_ones_count(db: Database)
         await calls.settled(conn, Settled(await call(db), NOTHING_USED, error="said no"))
         yesterday = await call(db)
         await conn.execute("UPDATE model_calls SET started_at = now() - interval '25 h' WHERE call_id = $1", yesterday)
-        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(Decimal("0.50"), Decimal("0.40"), 0)
+        assert await calls.spent(conn, TOUCHPOINT, 60) == Spent(Decimal("0.50"), Decimal("0.40"), 0)
         await call(db)
         lost = Decimal("0.25")
-        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+        assert await calls.spent(conn, TOUCHPOINT, 60) == Spent(
             Decimal("0.75"), Decimal("0.65"), 1, reserved=lost, touchpoint_reserved=lost
         )
-        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 0) == Spent(Decimal("0.75"), Decimal("0.65"), 0)
+        assert await calls.spent(conn, TOUCHPOINT, 0) == Spent(Decimal("0.75"), Decimal("0.65"), 0)
         await call(db, "other", most_usd=Decimal("0.02"))  # one with a price list counts the most it can cost
-        assert await calls.spent(conn, TOUCHPOINT, BUDGET, 60) == Spent(
+        assert await calls.spent(conn, TOUCHPOINT, 60) == Spent(
             Decimal("0.77"), Decimal("0.65"), 2, reserved=Decimal("0.27"), touchpoint_reserved=lost
         )
 
