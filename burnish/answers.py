@@ -487,6 +487,7 @@ class LibraryDocument(TypedDict):
     bucket: str
     object_key: str
     state: str
+    extractor: str | None
     code: str | None
     pairs: int
     rejects: int
@@ -497,6 +498,37 @@ class LibraryDocuments(TypedDict):
     """Everything that came in."""
 
     documents: list[LibraryDocument]
+
+
+class FollowedObject(TypedDict):
+    """An object that was looked at, and what came of it."""
+
+    workspace_id: str
+    bucket: str
+    object_key: str
+    outcome: str
+    document_id: str | None
+
+
+class FollowedAnswer(TypedDict):
+    """What came of a file; None while pieces are missing."""
+
+    followed: FollowedObject | None
+
+
+class BucketObject(TypedDict):
+    """An object of a bucket."""
+
+    workspace_id: str
+    bucket: str
+    object_key: str
+
+
+class BucketObjects(TypedDict):
+    """What is in a bucket."""
+
+    objects: list[BucketObject]
+    more: bool
 
 
 class IngestReport(TypedDict):

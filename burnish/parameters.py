@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ MAX_KEY = 200
 LARGEST_INTEGER = 2**63 - 1
 _TOUCHPOINT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_S3_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,199}", re.ASCII)
+S3_SCHEME = "s3://"
+MAX_S3_ADDRESS = 1_200
 _KEY = re.compile(rf"[!-~]{{1,{MAX_KEY}}}", re.ASCII)
 
 
@@ -131,6 +135,29 @@ class WorkspaceName(Text):
             return str(uuid5(EVENT_NAMESPACE, f"workspace|{name}"))
 
 
+@dataclass(frozen=True)
+class S3Address:
+    """What `s3://bucket/prefix` names: one object, or all that begin so."""
+
+    bucket: str
+    prefix: str
+
+
+class Source(FileSystemPath):
+    """A file or folder that is there, or what is in a bucket of an S3 store."""
+
+    name = "source"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).startswith(S3_SCHEME):
+            return super().convert(value, param, ctx)
+        text = Text(MAX_S3_ADDRESS).convert(value, param, ctx)
+        bucket, _, prefix = text.removeprefix(S3_SCHEME).partition("/")
+        if not _S3_BUCKET.fullmatch(bucket):
+            self.fail("s3://BUCKET/KEY was expected", param, ctx)
+        return S3Address(bucket, prefix)
+
+
 TEXT = Text()
 NAME = Text(200)
 INTEGER = click.IntRange(1, LARGEST_INTEGER)
@@ -141,6 +168,7 @@ SHA256 = Matching("sha256", _SHA256, "a SHA-256 was expected: 64 digits from 0 t
 WORKSPACE = WorkspaceName(200)
 KEY = Matching("key", _KEY, f"a key has 1 to {MAX_KEY} ASCII letters, digits and signs, and no space")
 MOMENT = Moment()
+SOURCE = Source(exists=True)
 FILE = FileSystemPath(exists=True, dir_okay=False)
 FILE_OR_STDIN = FileSystemPath(exists=True, dir_okay=False, allow_dash=True)
 NEW_FILE = FileSystemPath(dir_okay=False)

@@ -176,6 +176,7 @@ def _announce(running: RunningInstallation, seconds: float, as_json: bool) -> No
     remark(f"ready after {seconds:.1f} s: {running.url}")
     remark(f"  agents (MCP): {running.mcp_url}")
     remark(f"  data and logs in {running.data}")
+    remark(f"  questions and answers: drop files into {running.data / 'library'}, see `burnish qa documents`")
     remark("  `burnish doctor` checks it, `burnish token` prints a token, Ctrl-C stops it")
 
 

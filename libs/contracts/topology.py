@@ -57,7 +57,16 @@ from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
-from libs.contracts.queries.qa_ingest import ExportPairs, GetIngestReport, GetPair, ListDocuments, SearchPairs
+from libs.contracts.queries.qa_ingest import (
+    ExportPairs,
+    FollowObject,
+    GetIngestReport,
+    GetPair,
+    ListDocuments,
+    ListObjects,
+    SearchPairs,
+    UploadDocument,
+)
 from libs.contracts.queries.registry import (
     ActivateVersion,
     ApplyTouchpoints,
@@ -323,6 +332,9 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ListDocuments,
             GetIngestReport,
             ExportPairs,
+            UploadDocument,
+            ListObjects,
+            FollowObject,
             ListScanRuns,
             ListSignals,
             CountSignals,
@@ -363,7 +375,16 @@ SERVICES: tuple[ServiceEntry, ...] = (
             *_registered("qa_ingest"),
             *_hears("qa_ingest", ObjectNotifiedV1, batch=20, ack_wait_s=60.0),
         ),
-        answers=(SearchPairs, GetPair, ListDocuments, GetIngestReport, ExportPairs),
+        answers=(
+            SearchPairs,
+            GetPair,
+            ListDocuments,
+            GetIngestReport,
+            ExportPairs,
+            UploadDocument,
+            ListObjects,
+            FollowObject,
+        ),
     ),
 )
 

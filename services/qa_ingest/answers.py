@@ -8,14 +8,19 @@ from uuid import UUID
 
 from libs.contracts.library import SearchHit
 from libs.contracts.queries.qa_ingest import (
+    BucketObjects,
     Documents,
+    FollowedReply,
+    FollowObject,
     GetIngestReport,
     GetPair,
     IngestReportReply,
     ListDocuments,
+    ListObjects,
     PairReply,
     SearchPairs,
     SearchResults,
+    UploadDocument,
 )
 from libs.embeddings import Embedder
 from libs.service_kit.db import Database
@@ -27,6 +32,7 @@ from services.qa_ingest.domain.tuning import Tuning, Tunings
 from services.qa_ingest.settings import fitted
 from services.qa_ingest.store import documents, pairs
 from services.qa_ingest.store.search import Filters
+from services.qa_ingest.uploads import Uploads
 
 PREVIEW = 200
 
@@ -124,6 +130,21 @@ async def answer_report(query: GetIngestReport, db: Database) -> IngestReportRep
     if found is None:
         raise _none("document", query.document_id)
     return IngestReportReply(report=found)
+
+
+async def answer_upload(query: UploadDocument, uploads: Uploads) -> FollowedReply:
+    """Bring a file into the library; with its last piece it is read."""
+    return await uploads.take(query)
+
+
+async def answer_objects(query: ListObjects, uploads: Uploads) -> BucketObjects:
+    """What is in buckets now."""
+    return await uploads.objects(query)
+
+
+async def answer_follow(query: FollowObject, uploads: Uploads) -> FollowedReply:
+    """Look at one object of a bucket now."""
+    return await uploads.follow(query)
 
 
 def _none(what: str, identity: UUID) -> Refused:

@@ -7,7 +7,16 @@ from functools import partial
 from libs import touchpoints
 from libs.contracts.events.bucket_store import ObjectNotifiedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
-from libs.contracts.queries.qa_ingest import ExportPairs, GetIngestReport, GetPair, ListDocuments, SearchPairs
+from libs.contracts.queries.qa_ingest import (
+    ExportPairs,
+    FollowObject,
+    GetIngestReport,
+    GetPair,
+    ListDocuments,
+    ListObjects,
+    SearchPairs,
+    UploadDocument,
+)
 from libs.embeddings import embedder_from
 from libs.service_kit.service import Service
 from services.qa_ingest import answers, handlers
@@ -17,6 +26,9 @@ from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
 from services.qa_ingest.ingest import Bound, Ingest
 from services.qa_ingest.settings import Settings
+from services.qa_ingest.uploads import Uploads
+
+UPLOADS_EVERY_S = 30.0
 
 
 def build(settings: Settings) -> Service:
@@ -27,7 +39,8 @@ def build(settings: Settings) -> Service:
     tunings = settings.tunings()
     ingest = Ingest(db, bound)
     hints = Hints(ingest)
-    embedding = Embedding(db, embedder, lambda: sorted({each.workspace_id for each in bound}))
+    uploads = Uploads(db, ingest)
+    embedding = Embedding(db, embedder, uploads.workspaces)
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_batch(ObjectNotifiedV1, handlers.on_objects_notified, hints=hints)
@@ -36,9 +49,14 @@ def build(settings: Settings) -> Service:
     service.answer(ListDocuments, answers.answer_documents, db=db)
     service.answer(GetIngestReport, answers.answer_report, db=db)
     service.answer(ExportPairs, answer_export, db=db)
+    service.answer(UploadDocument, answers.answer_upload, uploads=uploads)
+    service.answer(ListObjects, answers.answer_objects, uploads=uploads)
+    service.answer(FollowObject, answers.answer_follow, uploads=uploads)
     service.on_start(ingest.prepare)
     service.on_start(hints.start)
     service.on_stop(hints.stop)
+    service.on_stop(uploads.stop)
+    service.every(UPLOADS_EVERY_S, "uploads", uploads.follow_waiting)
     for each in bound:
         every_s = each.binding.look_every_s or kind_of(each.binding).look_every_s
         service.every(every_s, f"bucket {each.bucket.name}", partial(ingest.look_at, each))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import Field, StringConstraints
+from pydantic import Base64Bytes, Field, StringConstraints
 
+from libs.contracts.envelope import Frozen
 from libs.contracts.library import (
     DocumentSummary,
     ExportedPair,
@@ -133,3 +134,83 @@ class ExportPairs(Query[ExportedPairs]):
     after: ShortText | None = None
     include_sensitive: bool = False
     limit: int = Field(default=200, ge=1, le=500)
+
+
+MAX_PART_BYTES = 2 * 1024 * 1024
+MAX_PARTS = 25
+ObjectKey = Annotated[str, StringConstraints(min_length=1, max_length=1_000), STORABLE]
+FollowOutcome = Literal["ingested", "unchanged", "rejected", "deleted", "passed_by", "waiting"]
+
+
+class Followed(Frozen):
+    """An object that was looked at, and what came of it. `waiting`: it is still being read, or waits for others."""
+
+    workspace_id: UUID
+    bucket: Name
+    object_key: ObjectKey
+    outcome: FollowOutcome
+    document_id: UUID | None = None
+
+
+class FollowedReply(Reply):
+    """What came of it; None while pieces are missing."""
+
+    followed: Followed | None = None
+
+
+class UploadDocument(Query[FollowedReply]):
+    """Bring a file into a workspace's library, in pieces of at most 2 MiB; with the last one it is read.
+
+    It goes into the bucket that is named, else among the workspace's uploads. The same file again changes nothing.
+    """
+
+    subject: ClassVar[str] = "ask.qa_ingest.documents.upload.v1"
+    reply: ClassVar[type[Reply]] = FollowedReply
+
+    workspace_id: UUID
+    object_key: ObjectKey
+    bucket: Name | None = None
+    extractor: Name | None = None
+    upload_id: UUID
+    part: int = Field(default=0, ge=0, lt=MAX_PARTS)
+    parts: int = Field(default=1, ge=1, le=MAX_PARTS)
+    content: Base64Bytes = Field(max_length=MAX_PART_BYTES * 3 // 2)  # of the text in base64
+
+
+class BucketObject(Frozen):
+    """An object of a bucket that feeds the library."""
+
+    workspace_id: UUID
+    bucket: Name
+    object_key: ObjectKey
+
+
+class BucketObjects(Reply):
+    """Objects, in the order of their keys; `more` when there are others."""
+
+    objects: tuple[BucketObject, ...]
+    more: bool = False
+
+
+class ListObjects(Query[BucketObjects]):
+    """What is in buckets now, by the name that they have here, or that an S3 store gives them."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.objects.list.v1"
+    reply: ClassVar[type[Reply]] = BucketObjects
+
+    workspace_ids: Workspaces | None = Field(default=None, description="None for all")
+    bucket: Name | None = None
+    s3_bucket: Name | None = None
+    prefix: Annotated[str, StringConstraints(max_length=1_000), STORABLE] = ""
+    limit: int = Field(default=1_000, ge=1, le=10_000)
+
+
+class FollowObject(Query[FollowedReply]):
+    """Look at one object of a bucket now."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.objects.follow.v1"
+    reply: ClassVar[type[Reply]] = FollowedReply
+
+    workspace_ids: Workspaces | None = Field(default=None, description="None for all")
+    bucket: Name
+    object_key: ObjectKey

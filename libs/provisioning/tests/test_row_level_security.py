@@ -22,7 +22,7 @@ KEYS: dict[UUID | None, UUID] = {A: uuid4(), B: uuid4(), None: uuid4()}
 
 LIBRARY = (
     *("documents", "chunks", "ingest_runs", "ingest_rejects", "q_a_extractions", "q_a_pairs", "q_a_pair_history"),
-    *("question_variants", "citations", "suggestions", "embedding_cache"),
+    *("question_variants", "citations", "suggestions", "embedding_cache", "uploads", "upload_parts"),
 )
 ONLY_FOR_SOMEBODY = {("qa_ingest", "workspaces"): "id", **{("qa_ingest", name): "workspace_id" for name in LIBRARY}}
 """Tables whose rows are never read but for a workspace: the service itself sees none. With the column."""

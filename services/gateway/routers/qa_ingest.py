@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Annotated
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from fastapi import APIRouter
 from fastapi import Query as Param
+from pydantic import Field
 
 from libs.auth.claims import Caller
 from libs.contracts.envelope import EVENT_NAMESPACE
 from libs.contracts.library import IngestReport, PairDetail, PairKind, Provenance, PublicationStatus, ScopeFilter
 from libs.contracts.queries.qa_ingest import (
+    MAX_PART_BYTES,
+    MAX_PARTS,
+    BucketObjects,
     Documents,
     ExportedPairs,
     ExportPairs,
+    FollowedReply,
+    FollowObject,
     GetIngestReport,
     GetPair,
     ListDocuments,
+    ListObjects,
+    ObjectKey,
     Question,
     SearchPairs,
     SearchResults,
+    UploadDocument,
 )
+from libs.contracts.text import STORABLE
 from libs.contracts.vocabulary import Instant, Name, ShortText
 from libs.service_kit.errors import Refused
-from services.gateway.api.access import CurrentCaller, require_scope, require_workspace, workspaces_of
+from services.gateway.api.access import (
+    CurrentCaller,
+    require_change,
+    require_scope,
+    require_workspace,
+    workspaces_of,
+)
 from services.gateway.api.asking import GatewayDep
-from services.gateway.api.body import JsonRoute
+from services.gateway.api.body import JsonRoute, RequestBody
 
 router = APIRouter(route_class=JsonRoute, tags=["library"])
 DEFAULT_WORKSPACE = uuid5(EVENT_NAMESPACE, "workspace|default")
 """Whose library is meant where the token is for all workspaces and none is named."""
 
+READING_S = 60.0
+"""How long an object may take to be read before the answer says that it waits."""
 Texts = Annotated[list[Name] | None, Param(max_length=50)]
 
 
@@ -131,6 +150,84 @@ async def export(
         raise Refused("which_workspace", "workspace_id: the token is for several; name one", status=422)
     query = ExportPairs(workspace_id=libraries[0], after=after, include_sensitive=include_sensitive, limit=limit)
     return await gateway.ask(query)
+
+
+class Upload(RequestBody):
+    """A file, or a piece of one. Pieces share an `upload_id`; the answer to the last has what came of the file."""
+
+    object_key: ObjectKey
+    workspace_id: UUID | None = None
+    bucket: Name | None = None
+    extractor: Name | None = None
+    upload_id: UUID | None = None
+    part: int = Field(default=0, ge=0, lt=MAX_PARTS)
+    parts: int = Field(default=1, ge=1, le=MAX_PARTS)
+    content_base64: str = Field(max_length=MAX_PART_BYTES * 4 // 3 + 4)
+
+
+@router.post("/documents")
+async def upload(body: Upload, caller: CurrentCaller, gateway: GatewayDep) -> FollowedReply:
+    """Bring a file into the library, whole or in pieces of at most 2 MiB, and wait until it is read.
+
+    It goes into the bucket that is named, else among the workspace's own uploads. The same again changes nothing.
+    """
+    workspace_id = body.workspace_id or _libraries(caller, None)[0]
+    require_change(caller, workspace_id)
+    try:
+        content = b64decode(body.content_base64, validate=True)
+    except ValueError as error:
+        raise Refused("bad_content", "content_base64: it is not base64", status=422) from error
+    return await gateway.ask(
+        UploadDocument(
+            workspace_id=workspace_id,
+            object_key=body.object_key,
+            bucket=body.bucket,
+            extractor=body.extractor,
+            upload_id=body.upload_id or uuid4(),
+            part=body.part,
+            parts=body.parts,
+            content=b64encode(content),
+        ),
+        timeout_s=READING_S,
+    )
+
+
+@router.get("/objects")
+async def objects(
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    workspace_id: UUID | None = None,
+    bucket: Name | None = None,
+    s3_bucket: Name | None = None,
+    prefix: Annotated[str, Param(max_length=1_000), STORABLE] = "",
+    limit: Annotated[int, Param(ge=1, le=10_000)] = 1_000,
+) -> BucketObjects:
+    """What is in a bucket now: by the name that it has here, or that its S3 store gives it."""
+    query = ListObjects(
+        workspace_ids=_of(caller, workspace_id), bucket=bucket, s3_bucket=s3_bucket, prefix=prefix, limit=limit
+    )
+    return await gateway.ask(query, timeout_s=READING_S)
+
+
+class Look(RequestBody):
+    """An object of a bucket."""
+
+    bucket: Name
+    object_key: ObjectKey
+    workspace_id: UUID | None = None
+
+
+@router.post("/objects/follow")
+async def follow(body: Look, caller: CurrentCaller, gateway: GatewayDep) -> FollowedReply:
+    """Look at one object of a bucket now, and wait until it is read."""
+    query = FollowObject(workspace_ids=_of(caller, body.workspace_id), bucket=body.bucket, object_key=body.object_key)
+    return await gateway.ask(query, timeout_s=READING_S)
+
+
+def _of(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...] | None:
+    """The workspaces whose buckets are meant; None for all."""
+    require_workspace(caller, workspace_id)
+    return workspaces_of(caller) if workspace_id is None else (workspace_id,)
 
 
 def _libraries(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...]:

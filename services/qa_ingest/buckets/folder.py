@@ -26,6 +26,8 @@ from services.qa_ingest.buckets.base import (
 )
 
 MAX_DEPTH = 32
+EMPTY_S = 30.0
+"""A shell makes the file before the program whose output it gets has begun to write."""
 BATCH = 500
 
 
@@ -112,7 +114,7 @@ class FolderBucket:
                     version = f"{told.st_mtime_ns}-{told.st_size}-{told.st_ino}"
                     # A time ahead of the clock is no reason to wait for ever.
                     age = abs(time.time() - told.st_mtime)
-                    yield Listed(key, version, told.st_size, age >= self._settle_s)
+                    yield Listed(key, version, told.st_size, age >= (self._settle_s if told.st_size else EMPTY_S))
 
 
 class Folder(BucketKind[FolderOptions]):

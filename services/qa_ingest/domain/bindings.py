@@ -14,6 +14,11 @@ KindName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 WorkspaceName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
+DEFAULT_WORKSPACE = "default"
+OUR_OWN = frozenset({"uploads"})
+"""Names of buckets that are there without a binding."""
+
+
 class Binding(BaseModel):
     """One bucket. What else is written beside these is for its kind, which refuses a key that it does not know."""
 
@@ -54,6 +59,8 @@ class Bindings(BaseModel):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"buckets named twice: {', '.join(twice)}")
+        if OUR_OWN & set(names):
+            raise ValueError(f"no bucket may be named {', '.join(sorted(OUR_OWN))}: that one is there already")
         return self
 
 
