@@ -49,7 +49,7 @@ generate: $(STAMP)
 	$(RUN) burnish topology --write deploy/nats/accounts.conf
 
 drill: $(STAMP)
-	$(RUN) pytest -m drill -p no:randomly -o addopts= --timeout 3600 -s tests/faults $(ARGS)
+	$(RUN) pytest -m drill -p no:randomly -o addopts= --timeout 3600 -s tests/faults services/qa_ingest $(ARGS)
 
 BENCHES := $(filter-out __init__ machine,$(basename $(notdir $(wildcard bench/*.py))))
 bench: $(STAMP)

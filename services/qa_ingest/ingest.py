@@ -25,7 +25,7 @@ from services.qa_ingest.domain import changes
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.envelope import Envelope, Extracted
-from services.qa_ingest.extractors import named
+from services.qa_ingest.extractors import named, run
 from services.qa_ingest.extractors.base import File, FileRejected
 from services.qa_ingest.store import documents, extractions, operations, pairs, suggestions
 from services.qa_ingest.store.documents import Known, Received, Run
@@ -362,7 +362,7 @@ async def _extracted(binding: Binding, key: str, content: bytes | FileRejected) 
     file = File(key.rsplit("/", 1)[-1], content, binding.workspace_key)
     try:
         if binding.extractor in IN_PROCESS:
-            return named(binding.extractor).extract(file)
+            return run(binding.extractor, file)
         return await sandbox.extract(binding.extractor, file)
     except FileRejected as refused:
         return refused

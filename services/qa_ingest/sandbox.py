@@ -149,9 +149,9 @@ def _child(connection: Connection, work: Callable[[bytes], bytes], limits: Limit
 
 
 def _extracted(kind: str, name: str, workspace_id: UUID | None, content: bytes) -> bytes:
-    from services.qa_ingest.extractors import named
+    from services.qa_ingest.extractors import run
 
-    return named(kind).extract(File(name, content, workspace_id)).model_dump_json().encode()
+    return run(kind, File(name, content, workspace_id)).model_dump_json().encode()
 
 
 def _form(content: bytes) -> bytes:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from itertools import zip_longest
 
 import clevercsv
 from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, SheetVisibleEnum
@@ -93,7 +94,21 @@ def separated(text: str, is_header: Callable[[Sequence[str]], bool]) -> Sheet:
         line = odd[0] + lines_before
         told = f"line {line} has {len(odd[1])} columns and the header has {width}, separated by {way.mark!r}"
         raise Refused("bad_csv", f"{told}; put texts in quotes", line)
-    return Sheet("", [[_clean(value) for value in row] for _, row in way.rows])
+    _read_in_one_way(way, text, lines_before)
+    return Sheet("", [[_clean(value) if value.strip() else "" for value in row] for _, row in way.rows])
+
+
+def _read_in_one_way(way: _Way, text: str, lines_before: int) -> None:
+    """Another reader must find as many rows, and the same in each: a quote in the middle of a text divides them."""
+    if way.blanks or '"' not in text:
+        return
+    other = clevercsv.reader(io.StringIO(text, newline=""), delimiter=way.mark, quotechar='"')
+    rows = [kept for row in other if (kept := _without_end(row))]
+    odd = next((mine for mine, row in zip_longest(way.rows, rows) if mine is None or mine[1] != row), None)
+    if odd is not None or len(rows) != len(way.rows):
+        line = lines_before + (odd[0] if odd else 1)
+        told = f"a quote in line {line} can be read in two ways; put the text in quotes, and double those within it"
+        raise Refused("bad_csv", told, line)
 
 
 # --- workbooks --------------------------------------------------------------------------------------------------
@@ -164,6 +179,7 @@ class _Way:
     mark: str
     rows: Sequence[tuple[int, Sequence[str]]] = ()
     error: str = ""
+    blanks: bool = False
 
     @property
     def is_uneven(self) -> bool:
@@ -182,14 +198,18 @@ def _split(text: str, mark: str, *, blanks: bool) -> _Way:
     rows: list[tuple[int, Sequence[str]]] = []
     try:
         for row in reader:
-            while row and not row[-1].strip():
-                row.pop()
-            if row:
-                rows.append((reader.line_num, row))
+            if kept := _without_end(row):
+                rows.append((reader.line_num, kept))
     except csv.Error as error:
         told = "a quote that is never closed" if "unexpected end" in str(error) else str(error)[:200]
         return _Way(mark, error=f"line {reader.line_num}: {told}")
-    return _Way(mark, rows)
+    return _Way(mark, rows, blanks=blanks)
+
+
+def _without_end(row: list[str]) -> list[str]:
+    while row and not row[-1].strip():
+        row.pop()
+    return row
 
 
 def _best(ways: Sequence[_Way], is_header: Callable[[Sequence[str]], bool], text: str) -> _Way:

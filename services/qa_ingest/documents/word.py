@@ -254,6 +254,8 @@ class _Reader:
                     run.fields[-1] = False
                 elif kind == "end" and run.fields:
                     run.fields.pop()
+            elif tag == f"{W}delText":  # outside of a deletion: no program shows it
+                self._leave_out("tracked_deletion", child)
             elif tag == f"{W}t" and any(run.fields):
                 self._leave_out("field_code", child)
             elif tag == f"{W}t":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from libs.contracts.vocabulary import registered
 
 if TYPE_CHECKING:
-    from services.qa_ingest.extractors.base import Extractor
+    from services.qa_ingest.domain.envelope import Extracted
+    from services.qa_ingest.extractors.base import Extractor, File
 
 
 def named(kind: str) -> Extractor:
@@ -19,6 +20,24 @@ def named(kind: str) -> Extractor:
         return load("extractors", kind, Extractor)  # type: ignore[type-abstract]
     except KeyError:
         raise KeyError(f"no extractor {kind!r}; there are {', '.join(registered('extractors'))}") from None
+
+
+def run(kind: str, file: File) -> Extracted:
+    """What the extractor of this name finds in a file. Raises `FileRejected`.
+
+    A file that it cannot read and whose name has another ending is refused as of `other_kind`.
+    """
+    from services.qa_ingest.domain.blocks import Problem
+    from services.qa_ingest.extractors.base import FileRejected
+
+    extractor = named(kind)
+    try:
+        return extractor.extract(file)
+    except FileRejected as refused:
+        if file.name.casefold().endswith(tuple(extractor.suffixes)):
+            raise
+        told = f"{kind} reads files that end with {', '.join(extractor.suffixes)}; other kinds need another extractor"
+        raise FileRejected("other_kind", [Problem(1, told), *refused.problems]) from refused
 
 
 def fitting(name: str) -> list[Extractor]:

@@ -7,7 +7,7 @@ the standard answer; `[ADVANCED]` text makes the advanced one, together with wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,7 +40,7 @@ class _Block:
     """Metadata below the rule in line `start`, and the lines of its answer; lines from 0."""
 
     start: int
-    fields: Mapping[str, str]
+    fields: Sequence[tuple[str, str]]
     body: int
     end: int
 
@@ -87,7 +87,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
     starts = [n for n, line in enumerate(lines) if _RULE.match(line) and "question" in dict(_fields(lines, n + 1)[0])]
     for start, end in pairwise([*starts, len(lines)]):
         fields, body = _fields(lines, start + 1)
-        yield _Block(start, dict(fields), body, end)
+        yield _Block(start, fields, body, end)
 
 
 def _fields(lines: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
@@ -124,8 +124,11 @@ def _read(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _envelope(lines: Sequence[str], block: _Block, ordinal: int, characters: int) -> Envelope | Reject:
-    fields = dict(block.fields)
     place = Place(line=block.start + 1)
+    fields = _together(block.fields)
+    if fields is None:
+        seen, told = excerpt(lines[block.start : block.end]), "`question` or `id` is there twice"
+        return Reject(reason="key_twice", message=told, place=place, excerpt=seen, characters=characters)
     question = _unquoted(fields.pop("question"))
     standard, advanced = _answers(lines[block.body : block.end])
     reason = _refusal(question, standard, advanced)
@@ -146,6 +149,16 @@ def _envelope(lines: Sequence[str], block: _Block, ordinal: int, characters: int
         fragment=len(standard or advanced) < FRAGMENT,
         metadata={name: _list(value) if value.startswith("[") else _unquoted(value) for name, value in fields.items()},
     )
+
+
+def _together(fields: Sequence[tuple[str, str]]) -> dict[str, str] | None:
+    """The values by key, those of a key that is there twice joined; None where that is the question or the id."""
+    found: dict[str, str] = {}
+    for key, value in fields:
+        if key in found and key in ("question", "id"):
+            return None
+        found[key] = f"[{', '.join([*_list(found[key]), *_list(value)])}]" if key in found else value
+    return found
 
 
 def _refusal(question: str, standard: str, advanced: str) -> tuple[str, str] | None:

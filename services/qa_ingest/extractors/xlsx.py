@@ -50,7 +50,7 @@ class XlsxTables(Extractor):
                 place = Place(sheet=sheet.name[:500] or None, table_index=index)
                 found.notices.append(Notice(message="a hidden sheet is left out", place=place))
             else:
-                read([Table(_grid(sheet), index, sheet=sheet.name[:500] or None)], found)
+                read([Table(_grid(sheet, found.tally), index, sheet=sheet.name[:500] or None)], found)
         return found
 
 
@@ -58,7 +58,8 @@ def _is_header(row: Sequence[str]) -> bool:
     return has_header([[Cell(text) for text in row]])
 
 
-def _grid(sheet: Sheet) -> list[list[Cell]]:
+def _grid(sheet: Sheet, tally: Tally) -> list[list[Cell]]:
+    """The cells; a text below a merged one is seen by nobody, and left out by name."""
     rows = [[Cell(text) for text in row] for row in sheet.rows]
     for (top, left), (bottom, right) in sheet.merged:
         if top >= len(rows) or left >= len(rows[top]):
@@ -67,8 +68,8 @@ def _grid(sheet: Sheet) -> list[list[Cell]]:
         for row in range(top, min(bottom, len(rows) - 1) + 1):
             for column in range(left, min(right, len(rows[row]) - 1) + 1):
                 if (row, column) != (top, left):
-                    own = len(rows[row][column].text)
-                    rows[row][column] = Cell(text, column > left, row > top, characters=own)
+                    tally.rule("covered_by_merge", len(rows[row][column].text))
+                    rows[row][column] = Cell(text, column > left, row > top, characters=0)
     return rows
 
 

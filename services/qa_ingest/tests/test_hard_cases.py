@@ -574,6 +574,12 @@ def test_22_commas_without_quotes_are_refused_with_their_line() -> None:
     assert refused.value.code == "bad_csv"
 
 
+def test_22_quotes_that_can_be_read_in_two_ways_are_refused() -> None:
+    assert separated('Question,Answer\nWhich?,The "best" of them.\n') == [("Which?", 'The "best" of them.')]
+    with pytest.raises(FileRejected, match="a quote in line 2 can be read in two ways"):
+        separated('Question,Answer\nWhat size?,A 5" disk or less.\nWhy?,"So, and so."\n')
+
+
 def test_24_line_ends_make_no_difference() -> None:
     hashes = {
         content_sha256(pair)
