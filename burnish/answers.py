@@ -436,6 +436,24 @@ class Suites(TypedDict):
     suites: list[Suite]
 
 
+class WaitingCase(TypedDict):
+    """A published pair that waits to be a case."""
+
+    pair_id: str
+    touchpoint_id: str
+    version: int
+    input: str
+    answer_preview: str
+    published_at: str
+
+
+class WaitingCases(TypedDict):
+    """Those that wait."""
+
+    cases: list[WaitingCase]
+    counts: dict[str, int]
+
+
 class LibraryHit(TypedDict):
     """A row of a search in the library."""
 

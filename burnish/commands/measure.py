@@ -17,7 +17,7 @@ from burnish.commands.show import short, when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, NOT_FOUND, USAGE, Failure
 from burnish.parameters import FILE, TOUCHPOINT_ID, Seconds
-from burnish.printer import answer, print_fields, print_json, print_table, remark
+from burnish.printer import answer, plain, print_fields, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from burnish.client import Gateway
@@ -72,6 +72,26 @@ def _add_suites(suites: click.Group) -> None:
             print_json(found)
         else:
             _print_suites(found)
+
+    @verb(suites, "waiting", example="burnish suites waiting --touchpoint support.answers", exits=GATEWAY_EXITS)
+    @click.option("--touchpoint", type=TOUCHPOINT_ID, metavar="ID", help="Only of this one.")
+    @click.option("--limit", type=click.IntRange(1, 200), default=100, show_default=True)
+    @data_option
+    @json_option
+    def waiting(touchpoint: str | None, limit: int, data: Path, as_json: bool) -> None:
+        """List published pairs of the library that wait to be cases of the next suite."""
+        with gateway(data) as api:
+            found = read(api.get("/suites/waiting", touchpoint_id=touchpoint, limit=limit), answers.WaitingCases)
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (one["touchpoint_id"], one["input"][:60], one["answer_preview"][:60], one["version"], one["pair_id"])
+            for one in found["cases"]
+        ]
+        print_table(("touchpoint", "question", "answer", "version", "pair"), rows, empty="no pair waits")
+        for name, count in found["counts"].items():
+            remark(f"{plain(name)}: {count} wait")
 
 
 def cases_of(file: Path) -> list[dict[str, Any]]:

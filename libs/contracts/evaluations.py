@@ -33,6 +33,18 @@ class Case(Frozen):
     cluster: Name | None = None
 
 
+class WaitingCase(Frozen):
+    """A published pair of the library that waits to be a case of its touchpoint's next suite."""
+
+    pair_id: UUID
+    workspace_id: UUID
+    touchpoint_id: TouchpointId
+    version: int
+    input: ShortText
+    answer_preview: ShortText
+    published_at: Instant
+
+
 class SuiteSummary(Frozen):
     """A suite as it is listed. `suite_sha256` is over every case, so it names exactly this content."""
 

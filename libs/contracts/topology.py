@@ -35,7 +35,15 @@ from libs.contracts.events.proposal import (
     ProposalRejectedV1,
     ProposalRequestedV1,
 )
-from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentIngestedV1, QaDocumentRejectedV1
+from libs.contracts.events.qa_ingest import (
+    QaDocumentDeletedV1,
+    QaDocumentIngestedV1,
+    QaDocumentRejectedV1,
+    QaPairArchivedV1,
+    QaPairPublishedV1,
+    QaPairSupersededV1,
+    QaPairUnpublishedV1,
+)
 from libs.contracts.events.registry import (
     DriftDetectedV1,
     RollbackProposedV1,
@@ -52,6 +60,7 @@ from libs.contracts.queries.ab_runner import (
     ImportSuite,
     ListRuns,
     ListSuites,
+    ListWaitingCases,
 )
 from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
@@ -273,6 +282,9 @@ SERVICES: tuple[ServiceEntry, ...] = (
             *_hears("ab_runner", AbRequestedV1, AbRequestedV2, EvalRequestedV1),
             *_hears("ab_runner", ShardRequestedV1, workers=4, ack_wait_s=60.0),
             *_hears("ab_runner", VersionActivatedV1, VersionRolledBackV1, batch=20),
+            *_hears(
+                "ab_runner", QaPairPublishedV1, QaPairArchivedV1, QaPairSupersededV1, QaPairUnpublishedV1, batch=50
+            ),
         ),
         answers=(
             ImportSuite,
@@ -282,6 +294,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             GetSuiteCoverage,
             ListRuns,
             GetRun,
+            ListWaitingCases,
         ),
         asks=(GetPrompt, GetProposal),
     ),
@@ -348,6 +361,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             RejectProposal,
             ImportSuite,
             ListSuites,
+            ListWaitingCases,
             ListRuns,
             GetRun,
             GetPrompt,
@@ -370,7 +384,16 @@ SERVICES: tuple[ServiceEntry, ...] = (
     ),
     ServiceEntry(
         "qa_ingest",
-        says=(SignalObservedV1, QaDocumentIngestedV1, QaDocumentRejectedV1, QaDocumentDeletedV1),
+        says=(
+            SignalObservedV1,
+            QaDocumentIngestedV1,
+            QaDocumentRejectedV1,
+            QaDocumentDeletedV1,
+            QaPairPublishedV1,
+            QaPairArchivedV1,
+            QaPairSupersededV1,
+            QaPairUnpublishedV1,
+        ),
         hears=(
             *_registered("qa_ingest"),
             *_hears("qa_ingest", ObjectNotifiedV1, batch=20, ack_wait_s=60.0),

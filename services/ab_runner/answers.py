@@ -18,9 +18,11 @@ from libs.contracts.queries.ab_runner import (
     Leaks,
     ListRuns,
     ListSuites,
+    ListWaitingCases,
     SuiteCoverage,
     SuiteReply,
     Suites,
+    WaitingCases,
 )
 from libs.contracts.touchpoints import SuiteSettings
 from libs.service_kit.db import Database
@@ -28,7 +30,7 @@ from libs.service_kit.errors import Refused
 from services.ab_runner import domain, reports
 from services.ab_runner.statistics import smallest_detectable_effect
 from services.ab_runner.statistics.planning import DEFAULT_DISCORDANCE
-from services.ab_runner.store import runs, suites
+from services.ab_runner.store import runs, suites, waiting_cases
 from services.ab_runner.store.suites import Listed
 
 
@@ -51,6 +53,15 @@ async def answer_suites(query: ListSuites, db: Database) -> Suites:
     async with db.connection() as conn:
         found = await suites.listed(conn, query.touchpoint_id)
     return Suites(suites=tuple(await asyncio.to_thread(lambda: [_with_power(suite) for suite in found])))
+
+
+async def answer_waiting(query: ListWaitingCases, db: Database) -> WaitingCases:
+    """Published pairs that wait for the next cut of their touchpoint's suite."""
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        return WaitingCases(
+            cases=tuple(await waiting_cases.listed(conn, query.touchpoint_id, query.limit)),
+            counts=await waiting_cases.counts(conn, query.touchpoint_id),
+        )
 
 
 async def answer_dev_cases(query: GetDevCases, db: Database) -> DevCases:

@@ -6,6 +6,12 @@ from functools import partial
 
 from libs import touchpoints
 from libs.contracts.events.ab_runner import AbRequestedV1, AbRequestedV2, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.qa_ingest import (
+    QaPairArchivedV1,
+    QaPairPublishedV1,
+    QaPairSupersededV1,
+    QaPairUnpublishedV1,
+)
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.queries.ab_runner import (
     CheckLeaks,
@@ -15,6 +21,7 @@ from libs.contracts.queries.ab_runner import (
     ImportSuite,
     ListRuns,
     ListSuites,
+    ListWaitingCases,
 )
 from libs.llm import ModelPool, OpenModel, open_model
 from libs.service_kit.service import Service
@@ -54,6 +61,11 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.consume_batch(VersionActivatedV1, handlers.on_versions_activated, db=db)
     service.consume_batch(VersionRolledBackV1, handlers.on_versions_rolled_back, db=db)
 
+    service.consume_batch(QaPairPublishedV1, handlers.on_pairs_published, db=db)
+    service.consume_batch(QaPairArchivedV1, handlers.on_pairs_archived, db=db)
+    service.consume_batch(QaPairSupersededV1, handlers.on_pairs_superseded, db=db)
+    service.consume_batch(QaPairUnpublishedV1, handlers.on_pairs_unpublished, db=db)
+
     watch = Watch(db, service.bus.ping, settings.run_patience, settings.runs_watched_every_s)
     service.every(settings.runs_watched_every_s, "runs", watch.turn)
 
@@ -64,5 +76,6 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.answer(GetSuiteCoverage, answers.answer_coverage, db=db)
     service.answer(ListRuns, answers.answer_runs, db=db)
     service.answer(GetRun, answers.answer_run, db=db)
+    service.answer(ListWaitingCases, answers.answer_waiting, db=db)
     service.every(GAUGES_EVERY_S, "ab-gauges", partial(handlers.gauges, db, settings.budget))
     return service

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,6 +13,12 @@ from libs import touchpoints
 from libs.contracts.envelope import Event
 from libs.contracts.evaluations import VariantRef
 from libs.contracts.events.ab_runner import AbRequestedV1, AbRequestedV2, EvalRequestedV1, ShardRequestedV1
+from libs.contracts.events.qa_ingest import (
+    QaPairArchivedV1,
+    QaPairPublishedV1,
+    QaPairSupersededV1,
+    QaPairUnpublishedV1,
+)
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
 from libs.contracts.touchpoints import SuiteSettings
 from libs.llm import Budget, ModelError, ModelPool
@@ -21,11 +28,11 @@ from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database, Transaction
 from libs.service_kit.errors import Poison, Unavailable
 from libs.service_kit.queries import Asker
-from services.ab_runner import domain, metrics, reports, tasks, texts
+from services.ab_runner import domain, metrics, reports, tasks, texts, waiting
 from services.ab_runner.account import RunAccount
 from services.ab_runner.domain import CannotRun, Run
 from services.ab_runner.reports import Baseline, Outcome
-from services.ab_runner.store import baselines, calls, results, runs, suites
+from services.ab_runner.store import baselines, calls, results, runs, suites, waiting_cases
 from services.ab_runner.store.runs import Done, Work
 from services.ab_runner.tasks import Answer
 
@@ -323,6 +330,34 @@ async def _promote(
     if await baselines.add(tx.conn, baseline):
         tx.emit(reports.promoted(baseline), cause=event)
     return True
+
+
+# --- pairs of the library wait to be cases -----------------------------------------------------------------
+
+
+async def on_pairs_published(events: list[Event[QaPairPublishedV1]], db: Database) -> None:
+    """Let the pairs wait for the next cut of their touchpoint's suite, in their newest words."""
+    await _keep_waiting(events, db)
+
+
+async def on_pairs_archived(events: list[Event[QaPairArchivedV1]], db: Database) -> None:
+    """They wait no more."""
+    await _keep_waiting(events, db)
+
+
+async def on_pairs_superseded(events: list[Event[QaPairSupersededV1]], db: Database) -> None:
+    """They wait no more; what took their place is a pair of its own."""
+    await _keep_waiting(events, db)
+
+
+async def on_pairs_unpublished(events: list[Event[QaPairUnpublishedV1]], db: Database) -> None:
+    """They wait no more, until they are published again."""
+    await _keep_waiting(events, db)
+
+
+async def _keep_waiting(events: Sequence[Event[Any]], db: Database) -> None:
+    async with db.transaction(inbox=events) as tx:
+        await waiting_cases.keep(tx.conn, waiting.newest(event.data for event in tx.fresh))
 
 
 # --- gauges -----------------------------------------------------------------------------------------------

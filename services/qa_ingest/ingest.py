@@ -21,16 +21,17 @@ from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Database, Transaction
 from services.qa_ingest import metrics, sandbox
 from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is_source
-from services.qa_ingest.domain import changes
+from services.qa_ingest.domain import changes, pair_facts
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.envelope import Envelope, Extracted
 from services.qa_ingest.extractors import named, run
 from services.qa_ingest.extractors.base import File, FileRejected
-from services.qa_ingest.store import documents, extractions, operations, pairs, suggestions
+from services.qa_ingest.store import documents, extractions, history, operations, pairs, suggestions
 from services.qa_ingest.store.documents import Known, Received, Run
 from services.qa_ingest.store.operations import Operation
 from services.qa_ingest.store.suggestions import Suggestion
+from services.qa_ingest.telling import tell
 
 log = logging.get(__name__)
 IN_PROCESS = frozenset({"yaml_frontmatter_v1"})
@@ -64,14 +65,29 @@ class Ingest:
         self._db = db
         self.bound = bound
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._unnamed: set[UUID] = set()
 
     async def prepare(self) -> None:
         """Make the workspaces that buckets are bound to."""
         for each in self.bound:
-            async with self._db.transaction() as tx:
-                await operations.enter(tx.conn, each.workspace_id)
-                binding = each.binding
-                await documents.ensure_workspace(tx.conn, each.workspace_id, binding.workspace, binding.touchpoint_id)
+            await self._prepare(each)
+
+    async def _prepare(self, bound: Bound) -> None:
+        """Make the workspace, and let it name its touchpoint as soon as that is registered.
+
+        Pairs that were published before are then told of once more: now they are cases of somebody's.
+        """
+        binding, workspace_id = bound.binding, bound.workspace_id
+        async with self._db.transaction() as tx:
+            await operations.enter(tx.conn, workspace_id)
+            before = await history.home(tx.conn, workspace_id)
+            await documents.ensure_workspace(tx.conn, workspace_id, binding.workspace, binding.touchpoint_id)
+            home = await history.home(tx.conn, workspace_id)
+            if home != before:
+                served, at = await pairs.served(tx.conn, workspace_id), datetime.now(UTC)
+                tx.emit(*(pair_facts.published(row, workspace_id, row["version"], at, home) for row in served))
+        waits = binding.touchpoint_id is not None and home.touchpoint_id != binding.touchpoint_id
+        (self._unnamed.add if waits else self._unnamed.discard)(workspace_id)
 
     async def look(self) -> int:
         """Compare every bucket's listing with what is known, and follow each difference; how many there were."""
@@ -79,6 +95,8 @@ class Ingest:
 
     async def look_at(self, bound: Bound) -> int:
         """The same for one bucket. One that is away is told of, and changes nothing."""
+        if bound.workspace_id in self._unnamed:
+            await self._prepare(bound)
         up = metrics.BUCKET_UP.labels(bound.bucket.name)
         try:
             followed = await self._look(bound)
@@ -224,8 +242,10 @@ class Ingest:
     ) -> None:
         if not changed:
             return
-        await operations.say(tx.conn, Operation(BY, "source_changed", f"{received.object_key}: {reason}"))
+        operation = Operation(BY, "source_changed", f"{received.object_key}: {reason}")
+        await operations.say(tx.conn, operation)
         await pairs.flag(tx.conn, [each.pair_id for each in changed])
+        await tell(tx, received.workspace_id, operation)
         await suggestions.add(
             tx.conn,
             [
@@ -329,9 +349,18 @@ class _Curation:
         await operations.say(self._tx.conn, Operation(BY, "initial_ingest", self._received.object_key))
         rows = [self._row(envelope, ids.get(envelope.ordinal)) for envelope in new]
         await pairs.add(self._tx.conn, rows)
+        await self._tell_published(rows)
         promoted |= {ids[each.ordinal]: row["id"] for each, row in zip(new, rows, strict=True) if each.ordinal in ids}
         await extractions.promote(self._tx.conn, promoted, BY)
         await suggestions.add(self._tx.conn, edits)
+
+    async def _tell_published(self, rows: Sequence[dict[str, Any]]) -> None:
+        """New pairs are known without reading their history: there may be very many."""
+        served = [row for row in rows if pair_facts.is_served({**row, "superseded_by": None})]
+        if served:
+            home = await history.home(self._tx.conn, self._received.workspace_id)
+            workspace_id, at = self._received.workspace_id, self._at
+            self._tx.emit(*(pair_facts.published(row, workspace_id, 1, at, home) for row in served))
 
     def _row(self, envelope: Envelope, extraction_id: UUID | None) -> dict[str, Any]:
         return pairs.row_of(

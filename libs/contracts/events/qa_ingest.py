@@ -79,5 +79,52 @@ class QaPairPublishedV1(EventData):
     published_at: Instant
 
     def natural_key(self) -> str:
+        """The pair, its version and whose case it is: the workspace may name another touchpoint later."""
+        return f"{self.pair_id}|{self.version}|{self.touchpoint_id or ''}"
+
+
+class QaPairArchivedV1(EventData):
+    """A pair is archived: it is found no more unless it is asked for, and is no case of a suite."""
+
+    type: ClassVar[str] = "qa.pair.archived.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    archived_by: Name
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The pair and its version."""
+        return f"{self.pair_id}|{self.version}"
+
+
+class QaPairSupersededV1(EventData):
+    """Another pair has taken the place of this one."""
+
+    type: ClassVar[str] = "qa.pair.superseded.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    superseded_by: UUID
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The pair and its version."""
+        return f"{self.pair_id}|{self.version}"
+
+
+class QaPairUnpublishedV1(EventData):
+    """A pair that was published went back to a draft or a review, or may not be shown to all any more."""
+
+    type: ClassVar[str] = "qa.pair.unpublished.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    at: Instant
+
+    def natural_key(self) -> str:
         """The pair and its version."""
         return f"{self.pair_id}|{self.version}"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from libs.contracts.evaluations import AbReport, Case, SuiteSummary
+from libs.contracts.evaluations import AbReport, Case, SuiteSummary, WaitingCase
 from libs.contracts.queries.base import Query, Reply
 from libs.contracts.vocabulary import (
     LongText,
@@ -130,3 +130,21 @@ class GetSuiteCoverage(Query[SuiteCoverage]):
     reply: ClassVar[type[Reply]] = SuiteCoverage
 
     touchpoint_id: TouchpointId
+
+
+class WaitingCases(Reply):
+    """Those that wait, by touchpoint, newest first; `counts` counts all of them."""
+
+    cases: tuple[WaitingCase, ...] = ()
+    counts: dict[TouchpointId, int] = Field(default_factory=dict)
+
+
+class ListWaitingCases(Query[WaitingCases]):
+    """Published pairs that wait to be cases of their touchpoint's next suite, in these workspaces; None is all."""
+
+    subject: ClassVar[str] = "ask.ab_runner.suites.waiting.v1"
+    reply: ClassVar[type[Reply]] = WaitingCases
+
+    touchpoint_id: TouchpointId | None = None
+    workspace_ids: tuple[UUID, ...] | None = None
+    limit: int = Field(default=100, ge=1, le=200)

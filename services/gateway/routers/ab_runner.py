@@ -10,7 +10,16 @@ from fastapi import Query as Param
 from pydantic import Field
 
 from libs.contracts.evaluations import AbReport, Case, SuiteSummary
-from libs.contracts.queries.ab_runner import AbReports, GetRun, ImportSuite, ListRuns, ListSuites, Suites
+from libs.contracts.queries.ab_runner import (
+    AbReports,
+    GetRun,
+    ImportSuite,
+    ListRuns,
+    ListSuites,
+    ListWaitingCases,
+    Suites,
+    WaitingCases,
+)
 from libs.contracts.vocabulary import TouchpointId
 from libs.service_kit.errors import Refused
 from services.gateway.api.access import CurrentCaller, require_all_workspaces, workspaces_of
@@ -46,6 +55,20 @@ async def import_suite(
 async def suites(gateway: GatewayDep, touchpoint_id: TouchpointId | None = None) -> Suites:
     """Every touchpoint's current suite."""
     return await gateway.ask(ListSuites(touchpoint_id=touchpoint_id))
+
+
+@router.get("/suites/waiting")
+async def waiting(
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    touchpoint_id: TouchpointId | None = None,
+    limit: Annotated[int, Param(ge=1, le=200)] = 100,
+) -> WaitingCases:
+    """Published pairs of the library that wait for the next cut of their touchpoint's suite, of the token's
+    workspaces."""
+    return await gateway.ask(
+        ListWaitingCases(touchpoint_id=touchpoint_id, workspace_ids=workspaces_of(caller), limit=limit)
+    )
 
 
 @router.get("/ab")

@@ -119,7 +119,7 @@ class Run:
 
 
 async def ensure_workspace(conn: Connection, workspace_id: UUID, name: str, touchpoint_id: str | None) -> None:
-    """Make the workspace, or give it its name anew."""
+    """Make the workspace, or give it its name anew; it names the touchpoint once that is registered."""
     await conn.execute(_WORKSPACE, workspace_id, name, touchpoint_id)
 
 

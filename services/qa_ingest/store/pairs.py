@@ -38,6 +38,10 @@ SET governance_review_status = 'pending', governance_review_due = coalesce(gover
 WHERE id = ANY($1::uuid[]) AND archived_at IS NULL
 RETURNING id
 """
+_SERVED = """
+SELECT id, version, question_text, answer_standard FROM q_a_pairs
+WHERE workspace_id = $1 AND publication_status = 'published' AND superseded_by IS NULL AND NOT sensitive
+"""
 _PAIR = "SELECT * FROM q_a_pairs WHERE id = $1 AND (NOT sensitive OR $2)"
 _EXTRACTION = "SELECT * FROM q_a_extractions WHERE id = $1 AND (NOT sensitive OR $2)"
 _HISTORY = """
@@ -115,6 +119,11 @@ async def by_question(conn: Connection, workspace_id: UUID, questions: Sequence[
 async def flag(conn: Connection, pair_ids: Sequence[UUID]) -> list[UUID]:
     """Ask for a review of these pairs; which were there to be flagged."""
     return [row["id"] for row in await conn.fetch(_FLAG, list(pair_ids))]
+
+
+async def served(conn: Connection, workspace_id: UUID) -> list[Any]:
+    """The pairs that everybody finds: published, with nothing in their place, and not sensitive."""
+    return list(await conn.fetch(_SERVED, workspace_id))
 
 
 async def get(
