@@ -66,6 +66,7 @@ from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
 from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
     ExportPairs,
     FollowObject,
@@ -341,6 +342,10 @@ SERVICES: tuple[ServiceEntry, ...] = (
         overhears=(TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1),
         asks=(
             SearchPairs,
+            MatchQuestions,
+            PutFormPart,
+            MatchForm,
+            GetFormPart,
             GetPair,
             ListDocuments,
             GetIngestReport,
@@ -407,6 +412,10 @@ SERVICES: tuple[ServiceEntry, ...] = (
             UploadDocument,
             ListObjects,
             FollowObject,
+            MatchQuestions,
+            PutFormPart,
+            MatchForm,
+            GetFormPart,
         ),
     ),
 )

@@ -15,6 +15,7 @@ from libs.contracts.queries.qa_ingest import (
     GetIngestReport,
     GetPair,
     IngestReportReply,
+    LibraryFilters,
     ListDocuments,
     ListObjects,
     PairReply,
@@ -42,7 +43,7 @@ async def answer_search(
 ) -> SearchResults:
     """The best rows over all lanes. An empty answer is an answer."""
     tuning = (tunings or fitted()).of(embedder.model)
-    filters = _filters(query)
+    filters = filters_of(query)
     asked = await searching.understood(query.query, embedder)
     with metrics.SEARCH_SECONDS.time():
         async with db.connection(workspaces=query.workspace_ids) as conn:
@@ -52,11 +53,12 @@ async def answer_search(
             rows = await searching.shown(conn, found, page)
     metrics.SEARCHES.labels("found" if ranked else "empty").inc()
     at = query.as_of or datetime.now(UTC)
-    hits = tuple(_hit(each, rows[each.key], tuning, at) for each in page if each.key in rows)
+    hits = tuple(hit_of(each, rows[each.key], tuning, at) for each in page if each.key in rows)
     return SearchResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
 
 
-def _filters(query: SearchPairs) -> Filters:
+def filters_of(query: LibraryFilters) -> Filters:
+    """What a row must be to be found. Raises `Refused` 422 for an expression that is none."""
     try:
         expression = scope.parse(query.scope.expression) if query.scope.expression else None
     except scope.BadExpression as error:
@@ -76,7 +78,8 @@ def _filters(query: SearchPairs) -> Filters:
     )
 
 
-def _hit(ranked: Ranked, row: Any, tuning: Tuning, at: datetime) -> SearchHit:
+def hit_of(ranked: Ranked, row: Any, tuning: Tuning, at: datetime) -> SearchHit:
+    """A row as it is told."""
     answer = " ".join(row["answer_standard"].split())
     return SearchHit(
         kind=row["kind"],

@@ -18,6 +18,8 @@ from services.qa_ingest.embedding import written
 from services.qa_ingest.store import search
 from services.qa_ingest.store.search import Filters, Source
 
+EMBEDDED_AT_ONCE = 256
+
 
 @dataclass(slots=True)
 class Found:
@@ -49,9 +51,22 @@ class Query:
 
 async def understood(typed: str, embedder: Embedder) -> Query:
     """Take a query apart and embed it. What says nothing by itself gets no vector: it is near to anything."""
-    asked = asking.read(typed)
-    vector = written(await embedder.embed([asked.text]))[0] if asked.says_something else None
-    return Query(typed.strip(), asked, vector, embedder.model)
+    (query,) = await understood_all([typed], embedder)
+    return query
+
+
+async def understood_all(typed: Sequence[str], embedder: Embedder) -> list[Query]:
+    """The same for many, embedded together."""
+    asked = [asking.read(one) for one in typed]
+    saying = [one.text for one in asked if one.says_something]
+    vectors: list[Vector | None] = []
+    for start in range(0, len(saying), EMBEDDED_AT_ONCE):
+        vectors += written(await embedder.embed(saying[start : start + EMBEDDED_AT_ONCE]))
+    left = iter(vectors)
+    return [
+        Query(text.strip(), one, next(left) if one.says_something else None, embedder.model)
+        for text, one in zip(typed, asked, strict=True)
+    ]
 
 
 async def look(conn: Connection, query: Query, filters: Filters) -> Found:

@@ -38,14 +38,10 @@ class SearchResults(Reply):
     query: ShortText
 
 
-class SearchPairs(Query[SearchResults]):
-    """Find pairs, and with `include_extractions` what was only extracted, in these workspaces."""
-
-    subject: ClassVar[str] = "ask.qa_ingest.pairs.search.v1"
-    reply: ClassVar[type[Reply]] = SearchResults
+class LibraryFilters(Frozen):
+    """Which pairs are looked at, and with `include_extractions` what was only extracted, in these workspaces."""
 
     workspace_ids: Workspaces
-    query: Question
     scope: ScopeFilter = ScopeFilter()
     primary_domain: ShortText | None = None
     primary_subtopic: ShortText | None = None
@@ -54,6 +50,15 @@ class SearchPairs(Query[SearchResults]):
     include_extractions: bool = False
     include_sensitive: bool = False
     as_of: Instant | None = None
+
+
+class SearchPairs(LibraryFilters, Query[SearchResults]):
+    """Find pairs, and with `include_extractions` what was only extracted, in these workspaces."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.pairs.search.v1"
+    reply: ClassVar[type[Reply]] = SearchResults
+
+    query: Question
     limit: int = Field(default=10, ge=1, le=50)
     offset: int = Field(default=0, ge=0, le=1_000)
 

@@ -19,6 +19,7 @@ from services.gateway.routers import (
     normaliser,
     pattern_detector,
     proposal,
+    qa_forms,
     qa_ingest,
     registry,
     scanner,
@@ -61,6 +62,7 @@ def build_api(gateway: Gateway) -> FastAPI:
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(qa_ingest.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
+    app.include_router(qa_forms.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     errors.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, verifier=gateway.verifier)

@@ -15,16 +15,19 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from libs.contracts import text
+from libs.contracts.queries.qa_forms import MAX_FORM_BYTES
 from libs.contracts.vocabulary import ShortText
 from services.gateway.api.errors import problem
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+LARGER = {"/api/qa/match": MAX_FORM_BYTES + 64 * 1024}
+"""What a path takes that takes files, with what a multipart body has around one."""
 # A number that may be more than a float holds: an exponent of three digits, or that many digits in a row.
 _HUGE = re.compile(rb"[eE]\+?\d{3}|\d{300}")
 
 
 class BodyLimit:
-    """Refuses a body over 4 MiB with 413, before it is read where its length is given, else while it is."""
+    """Refuses a body over its path's limit with 413, before it is read where its length is given, else while it is."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -34,9 +37,10 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        most = LARGER.get(scope["path"], MAX_BODY_BYTES)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > MAX_BODY_BYTES:
-            await _too_large()(scope, receive, send)
+        if not declared.isdigit() or int(declared) > most:
+            await too_large(most)(scope, receive, send)
             return
         received = 0
 
@@ -44,22 +48,23 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > MAX_BODY_BYTES:
+            if received > most:
                 raise _TooLarge
             return message
 
         try:
             await self._app(scope, counted, send)
         except _TooLarge:
-            await _too_large()(scope, receive, send)
+            await too_large(most)(scope, receive, send)
 
 
 class _TooLarge(BaseException):
     """Passes every handler of exceptions on its way out."""
 
 
-def _too_large() -> Any:
-    return problem(413, "too_large", f"a request's body is at most {MAX_BODY_BYTES:,} bytes")
+def too_large(most: int = MAX_BODY_BYTES) -> Any:
+    """413 with what would be right."""
+    return problem(413, "too_large", f"a request's body is at most {most:,} bytes")
 
 
 def parsed(body: bytes) -> Any:

@@ -75,7 +75,7 @@ async def search(
     """The pairs that answer a question, best first, each with how good a match it is. Nothing is an answer too."""
     return await gateway.ask(
         SearchPairs(
-            workspace_ids=_libraries(caller, workspace_id),
+            workspace_ids=libraries(caller, workspace_id),
             query=query,
             scope=ScopeFilter(include=tuple(include or ()), exclude=tuple(exclude or ()), expression=expression),
             primary_domain=primary_domain,
@@ -101,7 +101,7 @@ async def pair(
     include_history: bool = False,
 ) -> PairDetail:
     """One pair, or with `kind=extracted` one extraction, verbatim."""
-    workspaces = _libraries(caller, workspace_id)
+    workspaces = libraries(caller, workspace_id)
     query = GetPair(
         workspace_ids=workspaces,
         kind=kind,
@@ -121,7 +121,7 @@ async def documents(
     limit: Annotated[int, Param(ge=1, le=500)] = 50,
 ) -> Documents:
     """What came into the library, newest first."""
-    return await gateway.ask(ListDocuments(workspace_ids=_libraries(caller, workspace_id), bucket=bucket, limit=limit))
+    return await gateway.ask(ListDocuments(workspace_ids=libraries(caller, workspace_id), bucket=bucket, limit=limit))
 
 
 @router.get("/documents/{document_id}/report")
@@ -129,7 +129,7 @@ async def report(
     document_id: UUID, caller: CurrentCaller, gateway: GatewayDep, workspace_id: UUID | None = None
 ) -> IngestReport:
     """What became of every passage of a document: pairs, named rejects, and a count of every character."""
-    query = GetIngestReport(workspace_ids=_libraries(caller, workspace_id), document_id=document_id)
+    query = GetIngestReport(workspace_ids=libraries(caller, workspace_id), document_id=document_id)
     return (await gateway.ask(query)).report
 
 
@@ -145,10 +145,10 @@ async def export(
     """The pairs of one workspace with every key of a bundle, page by page; sensitive ones need a scope of the token."""
     if include_sensitive:
         require_scope(caller, "pairs:sensitive")
-    libraries = _libraries(caller, workspace_id)
-    if len(libraries) != 1:
+    named = libraries(caller, workspace_id)
+    if len(named) != 1:
         raise Refused("which_workspace", "workspace_id: the token is for several; name one", status=422)
-    query = ExportPairs(workspace_id=libraries[0], after=after, include_sensitive=include_sensitive, limit=limit)
+    query = ExportPairs(workspace_id=named[0], after=after, include_sensitive=include_sensitive, limit=limit)
     return await gateway.ask(query)
 
 
@@ -171,7 +171,7 @@ async def upload(body: Upload, caller: CurrentCaller, gateway: GatewayDep) -> Fo
 
     It goes into the bucket that is named, else among the workspace's own uploads. The same again changes nothing.
     """
-    workspace_id = body.workspace_id or _libraries(caller, None)[0]
+    workspace_id = body.workspace_id or libraries(caller, None)[0]
     require_change(caller, workspace_id)
     try:
         content = b64decode(body.content_base64, validate=True)
@@ -230,7 +230,7 @@ def _of(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...] | None:
     return workspaces_of(caller) if workspace_id is None else (workspace_id,)
 
 
-def _libraries(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...]:
+def libraries(caller: Caller, workspace_id: UUID | None) -> tuple[UUID, ...]:
     """The workspaces whose library is meant; an argument can only narrow what the token allows."""
     require_workspace(caller, workspace_id)
     if workspace_id is not None:

@@ -55,6 +55,7 @@ class _Layout:
     answer: int | None
     id: int | None
     width: int
+    below: bool = False
 
 
 def asked(table: Table, edge: int | None = None) -> list[Asked]:
@@ -118,7 +119,9 @@ def _headed(grid: Sequence[Sequence[Cell]], header: int, first: int, last: int, 
     if answer is None:
         answer = _empty_column([row[:edge] for row in grid], question, first, last, names)
     identity = next((at for at, name in names.items() if role_of(name) == "id"), None)
-    return _Layout(question, answer, identity, _width(grid))
+    asking = [number for number in range(first, last) if _question(grid[number], question)]
+    below = answer is None and len(names) == 1 and _answered_below(grid, asking)
+    return _Layout(question, answer, identity, _width(grid), below)
 
 
 def _question_column(names: Mapping[int, str]) -> int | None:
@@ -148,9 +151,16 @@ def _without_header(grid: Sequence[Sequence[Cell]], first: int, last: int, edge:
         return None
     question = best[1]
     asking = [number for number in range(first, last) if _asks(_question(grid[number], question))]
-    if question + 1 >= edge and all(_is_blank(grid, number + 1) for number in asking):
-        return _Layout(question, None, None, width)
-    return _Layout(question, _empty_column(grid, question, first, last, {}), None, width)
+    below = _answered_below(grid, asking)
+    if below and question + 1 >= edge:
+        return _Layout(question, None, None, width, below)
+    answer = _empty_column(grid, question, first, last, {})
+    return _Layout(question, answer, None, width, below and answer is None)
+
+
+def _answered_below(grid: Sequence[Sequence[Cell]], asking: Sequence[int]) -> bool:
+    """Is the row below each question free?"""
+    return all(_is_blank(grid, number + 1) for number in asking)
 
 
 def _is_blank(grid: Sequence[Sequence[Cell]], number: int) -> bool:
@@ -160,16 +170,21 @@ def _is_blank(grid: Sequence[Sequence[Cell]], number: int) -> bool:
 def _empty_column(
     grid: Sequence[Sequence[Cell]], question: int, first: int, last: int, names: Mapping[int, str]
 ) -> int | None:
-    """The first column to the right with room for answers: free in most rows that ask something, or, where its
-    header means something else to us, in all of them. Without a header it is the one beside, or none."""
+    """The first column to the right with room for answers, which is free in most rows that ask something.
+
+    Without a header it is the one beside, or none. One whose header means nothing to us may be for anything: it must be
+    free in all rows, and the only one of its kind.
+    """
     rows = [row for row in grid[first:last] if _question(row, question)]
+    unknown = [at for at, name in names.items() if at > question and role_of(name) is None]
     for at in range(question + 1, _width(grid)):
         cells = [cell for row in rows if not (cell := _cell(row, at)).covered_from_left]
         if not cells:
             continue
         free = sum(1 for cell in cells if not cell.text.strip() and not cell.covered)
-        enough = free == len(rows) if at in names else free * 2 >= len(rows)
-        if enough and role_of(names.get(at, "")) is None:
+        if at not in names and free * 2 >= len(rows):
+            return at
+        if unknown == [at] and free == len(rows):
             return at
         if not names:
             return None
@@ -194,7 +209,7 @@ def _answer_cell(grid: Sequence[Sequence[Cell]], number: int, layout: _Layout) -
         cell = _cell(grid[number], layout.answer)
         exists = layout.answer < len(grid[number])
         return (number, layout.answer) if exists and not cell.covered else None
-    if not _is_blank(grid, number + 1) or _cell(grid[number + 1], layout.question).covered_from_above:
+    if not layout.below or _cell(grid[number + 1], layout.question).covered_from_above:
         return None
     return (number + 1, layout.question) if layout.question < len(grid[number + 1]) else None
 

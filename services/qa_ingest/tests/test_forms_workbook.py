@@ -160,6 +160,12 @@ def test_the_column_named_for_answers_is_filled_where_it_is_empty() -> None:
             [["Security form", None], ["Question", "Answer"], ["Why?", None], ["Question", "Answer"], ["How?", None]],
             ["B3", "B5"],
         ),
+        # a column with a name of its own is used where it is the only one, and free: levels to tick are not
+        (
+            [["Requirement", "No", "Status quo"], ["Data is encrypted", 1, None], ["Logs are kept", 2, None]],
+            ["C2", "C3"],
+        ),
+        ([["Requirement", "No", "Level 1", "Level 2"], ["Data is encrypted", 1, None, None]], []),
         # nothing asks
         ([["Name", "Price"], ["Pen", 2]], []),
     ],
