@@ -753,3 +753,53 @@ class Replayed(TypedDict):
 
     outcome: str
     detail: str
+
+
+class Standing(TypedDict):
+    """One caller's budget of today."""
+
+    caller: str
+    used: str
+    left: str
+    per_day: str
+    per_touchpoint_day: str
+
+
+class SpentDay(TypedDict):
+    """What a caller's calls of a model for a touchpoint cost in a day."""
+
+    day: str
+    caller: str
+    touchpoint_id: str
+    provider: str
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: str
+    open_calls: int
+    open_usd: str
+
+
+class SpentCall(TypedDict):
+    """One call of a model."""
+
+    call_id: str
+    caller: str
+    touchpoint_id: str
+    provider: str
+    model: str
+    started_at: str
+    finished_at: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    usd: str | None
+    error: str | None
+
+
+class AllSpending(TypedDict):
+    """What was spent on models."""
+
+    budgets: list[Standing]
+    days: list[SpentDay]
+    calls: list[SpentCall]

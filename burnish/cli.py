@@ -8,7 +8,20 @@ from collections.abc import Mapping, Sequence
 import click
 
 from burnish import __version__, printer
-from burnish.commands import agents, configure, decide, examine, ledger, library, look, measure, operate, platform, run
+from burnish.commands import (
+    agents,
+    configure,
+    decide,
+    examine,
+    ledger,
+    library,
+    look,
+    measure,
+    operate,
+    platform,
+    run,
+    spending,
+)
 from burnish.commands.verbs import Spoken
 
 HEADINGS: Mapping[str, Sequence[str]] = {
@@ -16,7 +29,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Configure and feed": ("platform", "touchpoints", "scan"),
     "Look": ("signals", "patterns"),
     "Decide": ("proposals",),
-    "Measure": ("suites", "ab"),
+    "Measure": ("suites", "ab", "spend"),
     "The ledger": ("live", "history", "rollback", "ledger"),
     "The library": ("qa", "mcp"),
     "Operate": ("dlq", "token"),
@@ -82,5 +95,5 @@ def main() -> None:
     """
 
 
-for group in (run, examine, platform, configure, look, decide, measure, ledger, library, agents, operate):
+for group in (run, examine, platform, configure, look, decide, measure, spending, ledger, library, agents, operate):
     group.add_to(main)

@@ -33,7 +33,7 @@ up|run|mcp|platform|migrate|topology|doctor|demo|scan|ab|live|history|rollback|t
 touchpoints list|touchpoints show|touchpoints confirm|
 signals list|signals show|signals push|patterns list|patterns show|proposals list|
 proposals show|proposals create|proposals approve|proposals reject|proposals waive|proposals bad-signals|
-suites import|suites list|suites waiting|ledger list|ledger head|ledger verify|dlq list|dlq show|dlq replay|
+suites import|suites list|suites waiting|spend|ledger list|ledger head|ledger verify|dlq list|dlq show|dlq replay|
 qa lint|qa convert|qa template|qa search|qa show|qa documents|qa report|qa export|qa ingest
 """
 

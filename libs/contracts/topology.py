@@ -56,6 +56,7 @@ from libs.contracts.queries.ab_runner import (
     CheckLeaks,
     GetDevCases,
     GetRun,
+    GetRunSpending,
     GetSuiteCoverage,
     ImportSuite,
     ListRuns,
@@ -65,7 +66,14 @@ from libs.contracts.queries.ab_runner import (
 from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
 from libs.contracts.queries.pattern_detector import GetDetectorStatus, GetPattern, ListPatterns
-from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.queries.proposal import (
+    ApproveProposal,
+    GetProposal,
+    GetProposalSpending,
+    ListProposals,
+    RejectProposal,
+    WaiveProposal,
+)
 from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
     ExportPairs,
@@ -267,7 +275,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             *_hears("proposal", PatternDetectedV1, ProposalRequestedV1, workers=2, ack_wait_s=60.0),
             *_hears("proposal", AbExecutedV1, VersionActivatedV1, VersionRolledBackV1, batch=20),
         ),
-        answers=(ListProposals, GetProposal, ApproveProposal, WaiveProposal, RejectProposal),
+        answers=(ListProposals, GetProposal, ApproveProposal, WaiveProposal, RejectProposal, GetProposalSpending),
         asks=(GetPrompt, GetPattern, GetDevCases, CheckLeaks, GetSuiteCoverage),
     ),
     ServiceEntry(
@@ -296,6 +304,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ListRuns,
             GetRun,
             ListWaitingCases,
+            GetRunSpending,
         ),
         asks=(GetPrompt, GetProposal),
     ),
@@ -353,6 +362,8 @@ SERVICES: tuple[ServiceEntry, ...] = (
             UploadDocument,
             ListObjects,
             FollowObject,
+            GetProposalSpending,
+            GetRunSpending,
             ListScanRuns,
             ListSignals,
             CountSignals,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from libs.contracts.spending import BudgetStanding
 from libs.llm.base import ModelError
 
 
@@ -91,6 +92,17 @@ def how_many_may_start(budget: Budget, spent: Spent, most_usd: Sequence[Decimal]
         spent = spent.plus(most)
         started += 1
     return started
+
+
+def standing(caller: str, budget: Budget, spent: Spent) -> BudgetStanding:
+    """A caller's limits and what is used of them, as it is told."""
+    return BudgetStanding(
+        caller=caller,
+        per_day=budget.per_day,
+        per_touchpoint_day=budget.per_touchpoint_day,
+        used=spent.today,
+        left=left(budget, spent),
+    )
 
 
 def left(budget: Budget, spent: Spent) -> Decimal:

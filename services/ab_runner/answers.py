@@ -13,6 +13,7 @@ from libs.contracts.queries.ab_runner import (
     DevCases,
     GetDevCases,
     GetRun,
+    GetRunSpending,
     GetSuiteCoverage,
     ImportSuite,
     Leaks,
@@ -24,13 +25,16 @@ from libs.contracts.queries.ab_runner import (
     Suites,
     WaitingCases,
 )
+from libs.contracts.queries.spending import Spending
 from libs.contracts.touchpoints import SuiteSettings
+from libs.llm import Budget
+from libs.llm.budget import standing
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from services.ab_runner import domain, reports
 from services.ab_runner.statistics import smallest_detectable_effect
 from services.ab_runner.statistics.planning import DEFAULT_DISCORDANCE
-from services.ab_runner.store import runs, suites, waiting_cases
+from services.ab_runner.store import calls, runs, suites, waiting_cases
 from services.ab_runner.store.suites import Listed
 
 
@@ -122,3 +126,14 @@ def _with_power(listed: Listed) -> SuiteSummary:
 @lru_cache(maxsize=256)
 def _detectable(n: int, discordance: float, alpha: float) -> float:
     return smallest_detectable_effect(n, discordance, alpha=alpha)
+
+
+async def answer_spending(query: GetRunSpending, db: Database, budget: Budget) -> Spending:
+    """What runs cost in the last days, and what is left of today's budget."""
+    async with db.connection() as conn:
+        spent = await calls.spent(conn, query.touchpoint_id or "", budget)
+        return Spending(
+            budget=standing(calls.CALLER, budget, spent),
+            days=await calls.by_day(conn, query.touchpoint_id, query.days),
+            calls=await calls.latest(conn, query.touchpoint_id, query.calls),
+        )

@@ -17,6 +17,7 @@ from libs.contracts.queries.ab_runner import (
     CheckLeaks,
     GetDevCases,
     GetRun,
+    GetRunSpending,
     GetSuiteCoverage,
     ImportSuite,
     ListRuns,
@@ -77,5 +78,6 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.answer(ListRuns, answers.answer_runs, db=db)
     service.answer(GetRun, answers.answer_run, db=db)
     service.answer(ListWaitingCases, answers.answer_waiting, db=db)
+    service.answer(GetRunSpending, answers.answer_spending, db=db, budget=settings.budget)
     service.every(GAUGES_EVERY_S, "ab-gauges", partial(handlers.gauges, db, settings.budget))
     return service

@@ -10,13 +10,17 @@ from libs.contracts.queries.ab_runner import GetSuiteCoverage
 from libs.contracts.queries.proposal import (
     ApproveProposal,
     GetProposal,
+    GetProposalSpending,
     ListProposals,
     ProposalReply,
     Proposals,
     RejectProposal,
     WaiveProposal,
 )
+from libs.contracts.queries.spending import Spending
 from libs.contracts.versions import LivePrompt
+from libs.llm import Budget
+from libs.llm.budget import standing
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
@@ -26,7 +30,7 @@ from libs.touchpoints import KnownTouchpoint
 from services.proposal import domain, transitions
 from services.proposal.asking import live_prompt
 from services.proposal.domain import No, Now, Proposal
-from services.proposal.store import decisions, proposals
+from services.proposal.store import calls, decisions, proposals
 from services.proposal.transitions import Tx
 
 log = logging.get(__name__)
@@ -172,3 +176,14 @@ def _refused(no: No) -> Refused:
 
 def _reply(proposal: Proposal) -> ProposalReply:
     return ProposalReply(proposal=domain.detail_of(proposal))
+
+
+async def answer_spending(query: GetProposalSpending, db: Database, budget: Budget) -> Spending:
+    """What writing proposals cost in the last days, and what is left of today's budget."""
+    async with db.connection() as conn:
+        spent = await calls.spent(conn, query.touchpoint_id or "", budget.in_flight_s)
+        return Spending(
+            budget=standing(calls.CALLER, budget, spent),
+            days=await calls.by_day(conn, query.touchpoint_id, query.days),
+            calls=await calls.latest(conn, query.touchpoint_id, query.calls),
+        )

@@ -9,7 +9,14 @@ from libs.contracts.events.ab_runner import AbExecutedV1
 from libs.contracts.events.pattern_detector import PatternDetectedV1
 from libs.contracts.events.proposal import ProposalRequestedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1, VersionActivatedV1, VersionRolledBackV1
-from libs.contracts.queries.proposal import ApproveProposal, GetProposal, ListProposals, RejectProposal, WaiveProposal
+from libs.contracts.queries.proposal import (
+    ApproveProposal,
+    GetProposal,
+    GetProposalSpending,
+    ListProposals,
+    RejectProposal,
+    WaiveProposal,
+)
 from libs.llm import ModelPool, OpenModel, open_model
 from libs.service_kit import requests
 from libs.service_kit.service import Service
@@ -27,7 +34,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     db, asker = service.db, service.asker
     pool = ModelPool(settings.budget, timeout_s=settings.proposal_call_timeout_s, opener=opener)
     service.on_stop(pool.close)
-    generator = Generator(db, asker, pool)
+    generator = Generator(db, asker, pool, settings.proposal_model)
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_each(PatternDetectedV1, handlers.on_pattern_detected, db=db, asker=asker, generator=generator)
     service.consume_each(ProposalRequestedV1, handlers.on_proposal_requested, db=db, asker=asker, generator=generator)
@@ -39,6 +46,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.answer(ApproveProposal, answers.answer_approve, db=db, asker=asker)
     service.answer(WaiveProposal, answers.answer_waive, db=db)
     service.answer(RejectProposal, answers.answer_reject, db=db)
+    service.answer(GetProposalSpending, answers.answer_spending, db=db, budget=settings.budget)
     service.every(GAUGES_EVERY_S, "proposal-gauges", partial(handlers.gauges, db, settings.budget))
     service.every(FORGET_EVERY_S, "requests", partial(requests.forget_old, db))
     return service

@@ -17,6 +17,7 @@ from libs.contracts.queries.ab_runner import CheckLeaks, GetDevCases
 from libs.contracts.touchpoints import ModelSettings
 from libs.contracts.versions import LivePrompt
 from libs.llm import ModelError, ModelPool, ModelRequest, OverBudget
+from libs.llm.tiers import ANALYSIS, model_named, tier
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused, Unavailable
 from libs.service_kit.queries import Asker
@@ -37,7 +38,9 @@ LEAK_TEXT_CHARS = 20_000
 class Generator:
     """The writer of proposals. It has no tools and no credentials: a prompt and evidence go in, hunks come out."""
 
-    def __init__(self, db: Database, asker: Asker, pool: ModelPool) -> None:
+    def __init__(self, db: Database, asker: Asker, pool: ModelPool, writer: str = "") -> None:
+        """`writer` is `provider/name`; without it the tier `analysis` writes, or the touchpoint's own model."""
+        self._writer = writer
         self._db = db
         self._asker = asker
         self._pool = pool
@@ -51,15 +54,16 @@ class Generator:
         """
         refs = tuple(item.signal_id for item in commission.pattern.evidence)
         try:
-            model = self._pool.key(touchpoint.model)
-            self._pool.parameters(touchpoint.model)
+            writer = self._chosen(touchpoint.model)
+            model = self._pool.key(writer)
+            self._pool.parameters(writer)
         except ModelError as error:
-            reason = f"the model of the touchpoint cannot be used: {error.reason}"
+            reason = f"the model that writes proposals cannot be used: {error.reason}"
             return Draft(failure=reason, evidence_refs=refs)
         brief = await self._brief(commission.pattern, live)
         identity = domain.proposal_id(commission.pattern.pattern_id, commission.key, live.content_sha256)
         try:
-            draft = await self._written(touchpoint.model, brief, identity, live)
+            draft = await self._written(writer, brief, identity, live)
         except OverBudget as error:
             draft = Draft(failure=error.reason)
         except ModelError as error:
@@ -67,6 +71,12 @@ class Generator:
                 raise Unavailable(f"{model}: {error.reason}") from error
             draft = Draft(failure=f"the model cannot answer: {error.reason}")
         return replace(draft, model=model[:200], evidence_refs=refs)
+
+    def _chosen(self, model: ModelSettings) -> ModelSettings:
+        """The model that writes. Raises `ModelError` naming the setting that is wrong."""
+        if self._writer:
+            return model_named(self._writer, "BURNISH_PROPOSAL_MODEL")
+        return tier(ANALYSIS) or model
 
     async def _brief(self, pattern: PatternDetail, live: LivePrompt) -> Brief:
         """Evidence that holds a gold case is left out: what the model has not seen it cannot quote."""

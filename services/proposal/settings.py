@@ -13,6 +13,12 @@ from libs.service_kit.settings import KitSettings
 class Settings(KitSettings):
     """What the kit needs, and what writing proposals may cost. Days are UTC days."""
 
+    proposal_model: str = Field(
+        default="",
+        pattern=r"^([a-z_]+/\S+)?$",
+        max_length=200,
+        description="provider/name of the writer; without it the tier `analysis`, else the touchpoint's model",
+    )
     proposal_usd_per_day: Decimal = Field(default=Decimal(5), ge=0)
     proposal_usd_per_touchpoint_day: Decimal = Field(default=Decimal(1), ge=0)
     proposal_call_timeout_s: float = Field(default=120.0, gt=0)

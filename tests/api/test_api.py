@@ -281,6 +281,7 @@ AWAY: list[tuple[str, str, Any, str]] = [
     ("POST", f"/proposals/{uuid4()}/approve", {"content_sha256": "0" * 64}, "proposal"),
     ("GET", "/suites", None, "ab_runner"),
     ("GET", f"/ab/{uuid4()}", None, "ab_runner"),
+    ("GET", "/spending", None, "proposal"),
     (
         "PUT",
         "/touchpoints/summary/suite",

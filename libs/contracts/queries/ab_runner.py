@@ -9,6 +9,7 @@ from pydantic import Field
 
 from libs.contracts.evaluations import AbReport, Case, SuiteSummary, WaitingCase
 from libs.contracts.queries.base import Query, Reply
+from libs.contracts.queries.spending import Spending, SpendingQuery
 from libs.contracts.vocabulary import (
     LongText,
     Name,
@@ -148,3 +149,10 @@ class ListWaitingCases(Query[WaitingCases]):
     touchpoint_id: TouchpointId | None = None
     workspace_ids: tuple[UUID, ...] | None = None
     limit: int = Field(default=100, ge=1, le=200)
+
+
+class GetRunSpending(SpendingQuery):
+    """What runs cost."""
+
+    subject: ClassVar[str] = "ask.ab_runner.spending.get.v1"
+    reply: ClassVar[type[Reply]] = Spending

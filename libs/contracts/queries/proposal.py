@@ -9,6 +9,7 @@ from pydantic import Field
 
 from libs.contracts.proposals import ProposalDetail, ProposalSummary
 from libs.contracts.queries.base import Query, Repeatable, Reply
+from libs.contracts.queries.spending import Spending, SpendingQuery
 from libs.contracts.vocabulary import (
     Name,
     ProposalState,
@@ -84,3 +85,10 @@ class RejectProposal(Query[ProposalReply], Repeatable):
     by: Name
     reason: ShortText = Field(min_length=1)
     bad_signals: bool = False
+
+
+class GetProposalSpending(SpendingQuery):
+    """What writing proposals cost."""
+
+    subject: ClassVar[str] = "ask.proposal.spending.get.v1"
+    reply: ClassVar[type[Reply]] = Spending

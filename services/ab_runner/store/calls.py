@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from libs.contracts.spending import CallSpending, DaySpending
 from libs.contracts.text import without_nul
 from libs.llm import Budget, Order, Settled, Spent
 from libs.service_kit.db import Connection
 
+CALLER = "ab_runner"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('ab_runner.model_calls', 0))"
 _SPENT = """
 SELECT
@@ -52,6 +54,27 @@ ON CONFLICT (day, touchpoint_id, provider, model) DO UPDATE SET
     output_tokens = spent.output_tokens + excluded.output_tokens, usd = spent.usd + excluded.usd
 """
 
+_BY_DAY = """
+SELECT day, touchpoint_id, provider, model, sum(calls)::bigint AS calls, sum(input_tokens)::bigint AS input_tokens,
+       sum(output_tokens)::bigint AS output_tokens, sum(usd) AS usd, sum(open_calls)::bigint AS open_calls,
+       sum(open_usd) AS open_usd
+FROM (
+    SELECT day, touchpoint_id, provider, model, calls, input_tokens, output_tokens, usd, 0 AS open_calls, 0 AS open_usd
+    FROM model_spend
+    UNION ALL
+    SELECT (started_at AT TIME ZONE 'UTC')::date, touchpoint_id, provider, model, calls, 0, 0, 0, calls, most_usd
+    FROM model_calls WHERE finished_at IS NULL AND NOT free
+) AS every
+WHERE day > (now() AT TIME ZONE 'UTC')::date - $1::int AND ($2::text IS NULL OR touchpoint_id = $2)
+GROUP BY day, touchpoint_id, provider, model ORDER BY day DESC, usd DESC, touchpoint_id, provider, model
+"""
+_LATEST = """
+SELECT call_id, touchpoint_id, provider, model, run_id AS work_id, started_at, finished_at, input_tokens,
+       output_tokens, usd, most_usd, error
+FROM model_calls WHERE NOT free AND ($1::text IS NULL OR touchpoint_id = $1)
+ORDER BY started_at DESC, call_id LIMIT $2
+"""
+
 
 async def lock(conn: Connection) -> None:
     """Until the transaction ends nobody else begins calls that cost money."""
@@ -66,6 +89,18 @@ async def spent(conn: Connection, touchpoint_id: str, budget: Budget) -> Spent:
     row = await conn.fetchrow(_SPENT, touchpoint_id, budget.in_flight_s)
     assert row is not None
     return Spent(**row)
+
+
+async def by_day(conn: Connection, touchpoint_id: str | None, days: int) -> tuple[DaySpending, ...]:
+    """What the last days cost, today included."""
+    rows = await conn.fetch(_BY_DAY, days, touchpoint_id)
+    return tuple(DaySpending(caller=CALLER, **row) for row in rows)
+
+
+async def latest(conn: Connection, touchpoint_id: str | None, limit: int) -> tuple[CallSpending, ...]:
+    """The last calls that could cost money, newest first."""
+    rows = await conn.fetch(_LATEST, touchpoint_id, limit)
+    return tuple(CallSpending(caller=CALLER, **row) for row in rows)
 
 
 async def started(conn: Connection, run_id: UUID, touchpoint_id: str, orders: Sequence[Order]) -> list[UUID]:

@@ -23,6 +23,7 @@ from services.gateway.routers import (
     qa_ingest,
     registry,
     scanner,
+    spending,
 )
 
 PREFIX = "/api/refinement"
@@ -41,6 +42,7 @@ ROUTERS = (
     pattern_detector,
     proposal,
     ab_runner,
+    spending,
     dead_letters,
 )  # the first is found first
 

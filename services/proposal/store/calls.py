@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from libs.contracts.spending import CallSpending, DaySpending
 from libs.contracts.text import without_nul
 from libs.llm import ModelReply, Order, Settled, Spent
 from libs.service_kit.db import Connection
 from services.proposal.domain import Spend
 
+CALLER = "proposal"
 _SPENT = """
 SELECT
     coalesce(sum(cost), 0) AS today,
@@ -42,12 +44,44 @@ SELECT coalesce(sum(input_tokens), 0)::int AS input_tokens, coalesce(sum(output_
 FROM model_calls WHERE proposal_id = $1
 """
 
+_BY_DAY = """
+SELECT (started_at AT TIME ZONE 'UTC')::date AS day, touchpoint_id, provider, model,
+       count(*) AS calls,
+       coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+       coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+       coalesce(sum(usd), 0) AS usd,
+       count(*) FILTER (WHERE usd IS NULL) AS open_calls,
+       coalesce(sum(most_usd) FILTER (WHERE usd IS NULL), 0) AS open_usd
+FROM model_calls
+WHERE started_at >= (date_trunc('day', now() AT TIME ZONE 'UTC') - make_interval(days => $1 - 1)) AT TIME ZONE 'UTC'
+AND ($2::text IS NULL OR touchpoint_id = $2)
+GROUP BY 1, 2, 3, 4 ORDER BY day DESC, usd DESC, touchpoint_id, provider, model
+"""
+_LATEST = """
+SELECT call_id, touchpoint_id, provider, model, proposal_id AS work_id, started_at, finished_at, input_tokens,
+       output_tokens, usd, most_usd, error
+FROM model_calls WHERE NOT free AND ($1::text IS NULL OR touchpoint_id = $1)
+ORDER BY started_at DESC, call_id LIMIT $2
+"""
+
 
 async def spent(conn: Connection, touchpoint_id: str, timeout_s: float) -> Spent:
     """What today's calls cost. One that never ended counts its most, as in flight until it must have timed out."""
     row = await conn.fetchrow(_SPENT, touchpoint_id, timeout_s)
     assert row is not None
     return Spent(**row)
+
+
+async def by_day(conn: Connection, touchpoint_id: str | None, days: int) -> tuple[DaySpending, ...]:
+    """What the last days cost, today included."""
+    rows = await conn.fetch(_BY_DAY, days, touchpoint_id)
+    return tuple(DaySpending(caller=CALLER, **row) for row in rows)
+
+
+async def latest(conn: Connection, touchpoint_id: str | None, limit: int) -> tuple[CallSpending, ...]:
+    """The last calls that could cost money, newest first."""
+    rows = await conn.fetch(_LATEST, touchpoint_id, limit)
+    return tuple(CallSpending(caller=CALLER, **row) for row in rows)
 
 
 async def spend_of(conn: Connection, proposal_id: UUID) -> Spend:
