@@ -474,6 +474,34 @@ class LibraryHits(TypedDict):
     total: int
 
 
+class LibraryChunk(TypedDict):
+    """A passage of a document, or with `--pairs` a pair, which has a question and the beginning of its answer."""
+
+    kind: str
+    id: str
+    similarity: float | None
+    match_strength: str
+    text: NotRequired[str]
+    section_path: NotRequired[list[str]]
+    object_key: NotRequired[str]
+    question: NotRequired[str]
+    answer_preview: NotRequired[str]
+
+
+class LibraryChunks(TypedDict):
+    """What a search among passages found."""
+
+    results: list[LibraryChunk]
+    total: int
+
+
+class FeedbackKept(TypedDict):
+    """The verdict that is kept."""
+
+    feedback_id: str
+    changed: bool
+
+
 class PairVersion(TypedDict):
     """A line of a pair's history."""
 

@@ -158,6 +158,52 @@ def _add_reading(qa: click.Group) -> None:
             empty="nothing answers it; drafts are found with --status draft",
         )
 
+    @verb(qa, "chunks", example='burnish qa chunks "how long are backups kept" --pairs', exits=GATEWAY_EXITS)
+    @click.argument("query", type=TEXT)
+    @click.option("--pairs", is_flag=True, help="Published pairs too, in the same list.")
+    @click.option("--bucket", type=NAME, help="Only files of this bucket.")
+    @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+    @data_option
+    @json_option
+    def chunks(query: str, pairs: bool, bucket: str | None, limit: int, data: Path, as_json: bool) -> None:
+        """Find the passages of files that have to do with a question, best first."""
+        asked = {"query": query, "include_qa": pairs or None, "bucket": bucket, "limit": limit}
+        with gateway(data) as api:
+            found = read(api.get("/api/qa/chunks", **asked), answers.LibraryChunks)
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ("match", "similarity", "where", "text", "id"),
+            [(hit["match_strength"], hit["similarity"], *_passage(hit), hit["id"]) for hit in found["results"]],
+            empty="no passage has to do with it",
+        )
+
+    @verb(
+        qa,
+        "feedback",
+        example='burnish qa feedback 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10 wrong --query "where is my card?"',
+        exits=GATEWAY_EXITS,
+    )
+    @click.argument("result", type=click.UUID)
+    @click.argument("verdict", type=click.Choice(("right", "wrong")))
+    @click.option("--query", required=True, type=TEXT, help="What was asked.")
+    @click.option("--kind", type=click.Choice(("curated", "extracted", "chunk")), default="curated", show_default=True)
+    @click.option("--comment", type=TEXT, help="Why.")
+    @data_option
+    @json_option
+    def feedback(
+        result: UUID, verdict: str, query: str, kind: str, comment: str | None, data: Path, as_json: bool
+    ) -> None:
+        """Say that a result of a search is right or wrong for what was asked. Your last word on it counts."""
+        told = {"result_id": str(result), "verdict": verdict, "query": query, "kind": kind, "comment": comment or ""}
+        with gateway(data) as api:
+            kept = read(api.post("/api/qa/search/feedback", told), answers.FeedbackKept)
+        if as_json:
+            print_json(kept)
+        else:
+            answer("kept" if kept["changed"] else "kept before")
+
     @verb(qa, "show", example="burnish qa show 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)
     @click.argument("pair", type=click.UUID)
     @click.option("--extraction", is_flag=True, help="It is the id of an extraction.")
@@ -220,6 +266,14 @@ def _add_reading(qa: click.Group) -> None:
                 f"characters: {found['losses'].get('total')} in all, {found['losses'].get('pairs')} in pairs,"
                 f" {found['losses'].get('rejects')} left out by name{', by rule: ' if rules else ''}{rules}"
             )
+
+
+def _passage(hit: answers.LibraryChunk) -> tuple[str, str]:
+    """Where a row of a search among passages is, and how it begins."""
+    if hit["kind"] == "chunk":
+        where = " › ".join([hit.get("object_key", ""), *hit.get("section_path", [])])
+        return where[:60], " ".join(hit.get("text", "").split())[:80]
+    return hit.get("question", "")[:60], hit.get("answer_preview", "")[:80]
 
 
 def _came(one: answers.LibraryDocument) -> tuple[str, str]:

@@ -16,6 +16,9 @@ Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
 PublicationStatus = Literal["draft", "in_review", "published", "archived"]
 MatchStrength = Literal["exact", "strong", "fair", "weak"]
 PairKind = Literal["curated", "extracted"]
+ResultKind = Literal["curated", "extracted", "chunk"]
+RankMethod = Literal["exact", "vector", "fulltext", "trigram", "hybrid"]
+Verdict = Literal["right", "wrong"]
 
 
 class DocumentSummary(Frozen):
@@ -60,7 +63,7 @@ class SearchHit(Frozen):
     primary_domain: ShortText | None = None
     primary_subtopic: ShortText | None = None
     similarity: float | None = None
-    rank_method: Literal["exact", "vector", "fulltext", "trigram", "hybrid"]
+    rank_method: RankMethod
     match_strength: MatchStrength
     provenance: Provenance
     confidence: float
@@ -70,6 +73,21 @@ class SearchHit(Frozen):
     publication_status: PublicationStatus
     review_status: Name | None = None
     source_document_id: UUID | None = None
+
+
+class ChunkHit(Frozen):
+    """A passage of a document, whole. `section_path` are the headings above it."""
+
+    kind: Literal["chunk"] = "chunk"
+    id: UUID
+    text: AnswerText
+    section_path: tuple[ShortText, ...] = ()
+    document_id: UUID
+    bucket: Name
+    object_key: ShortText
+    similarity: float | None = None
+    rank_method: RankMethod
+    match_strength: MatchStrength
 
 
 class PairVersion(Frozen):

@@ -80,8 +80,10 @@ from libs.contracts.queries.qa_ingest import (
     FollowObject,
     GetIngestReport,
     GetPair,
+    GiveFeedback,
     ListDocuments,
     ListObjects,
+    SearchChunks,
     SearchPairs,
     UploadDocument,
 )
@@ -355,6 +357,8 @@ SERVICES: tuple[ServiceEntry, ...] = (
             PutFormPart,
             MatchForm,
             GetFormPart,
+            SearchChunks,
+            GiveFeedback,
             GetPair,
             ListDocuments,
             GetIngestReport,
@@ -416,6 +420,8 @@ SERVICES: tuple[ServiceEntry, ...] = (
         ),
         answers=(
             SearchPairs,
+            SearchChunks,
+            GiveFeedback,
             GetPair,
             ListDocuments,
             GetIngestReport,

@@ -6,19 +6,23 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from libs.contracts.library import SearchHit
+from libs.contracts.library import ChunkHit, SearchHit
 from libs.contracts.queries.qa_ingest import (
     BucketObjects,
+    ChunkResults,
     Documents,
+    FeedbackReply,
     FollowedReply,
     FollowObject,
     GetIngestReport,
     GetPair,
+    GiveFeedback,
     IngestReportReply,
     LibraryFilters,
     ListDocuments,
     ListObjects,
     PairReply,
+    SearchChunks,
     SearchPairs,
     SearchResults,
     UploadDocument,
@@ -26,12 +30,13 @@ from libs.contracts.queries.qa_ingest import (
 from libs.embeddings import Embedder
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
+from libs.service_kit.requests import Once, repeatable
 from services.qa_ingest import metrics, searching
 from services.qa_ingest.domain import ranking, scope
 from services.qa_ingest.domain.ranking import Ranked
 from services.qa_ingest.domain.tuning import Tuning, Tunings
 from services.qa_ingest.settings import fitted
-from services.qa_ingest.store import documents, pairs
+from services.qa_ingest.store import documents, feedback, pairs
 from services.qa_ingest.store.search import Filters
 from services.qa_ingest.uploads import Uploads
 
@@ -55,6 +60,63 @@ async def answer_search(
     at = query.as_of or datetime.now(UTC)
     hits = tuple(hit_of(each, rows[each.key], tuning, at) for each in page if each.key in rows)
     return SearchResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
+
+
+async def answer_chunks(
+    query: SearchChunks, db: Database, embedder: Embedder, tunings: Tunings | None = None
+) -> ChunkResults:
+    """The best passages, and with `include_qa` the published pairs among them, judged by one measure."""
+    tuning = (tunings or fitted()).of(embedder.model)
+    filters = Filters(
+        workspace_ids=query.workspace_ids,
+        publication_status=("published",),
+        include_sensitive=query.include_sensitive,
+        bucket=query.bucket,
+    )
+    asked = await searching.understood(query.query, embedder)
+    async with db.connection(workspaces=query.workspace_ids) as conn:
+        found = await searching.look(conn, asked, filters, pairs=query.include_qa, chunks=True)
+        ranked = found.fused(tuning)
+        page = ranked[query.offset : query.offset + query.limit]
+        rows = await searching.shown(conn, found, page)
+    at = datetime.now(UTC)
+    told = [(each, rows[each.key]) for each in page if each.key in rows]
+    hits = tuple(
+        _chunk(each, row, tuning) if each.key[0] == "chunk" else _hit(each, row, tuning, at) for each, row in told
+    )
+    return ChunkResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
+
+
+def _chunk(ranked: Ranked, row: Any, tuning: Tuning) -> ChunkHit:
+    return ChunkHit(
+        id=row["id"],
+        text=row["content"],
+        section_path=tuple(row["section_path"]),
+        document_id=row["document_id"],
+        bucket=row["bucket"],
+        object_key=row["object_key"],
+        similarity=_similarity(ranked),
+        rank_method=ranked.rank_method,
+        match_strength=ranking.strength(ranked, tuning),
+    )
+
+
+@repeatable
+async def answer_feedback(query: GiveFeedback, db: Database) -> FeedbackReply:
+    """Keep what a person says of a result. What follows from a verdict belongs into this transaction."""
+    once = Once[tuple[UUID, bool]](query, lambda kept: FeedbackReply(feedback_id=kept[0], changed=kept[1]))
+    async with db.transaction() as tx:
+        await once.begin(tx.conn)
+        workspace_id = await feedback.workspace_of(tx.conn, query)
+        if workspace_id is None:
+            raise _none({"curated": "pair", "extracted": "extraction", "chunk": "chunk"}[query.kind], query.result_id)
+        kept = await feedback.give(tx.conn, workspace_id, query)
+        await once.end(tx.conn, kept)
+    return FeedbackReply(feedback_id=kept[0], changed=kept[1])
+
+
+def _similarity(ranked: Ranked) -> float | None:
+    return None if ranked.similarity is None else round(ranked.similarity, 4)
 
 
 def filters_of(query: LibraryFilters) -> Filters:
@@ -90,7 +152,7 @@ def hit_of(ranked: Ranked, row: Any, tuning: Tuning, at: datetime) -> SearchHit:
         anti_scope_tags=tuple(row["anti_scope_tag"]),
         primary_domain=row["primary_domain"],
         primary_subtopic=row["primary_subtopic"],
-        similarity=None if ranked.similarity is None else round(ranked.similarity, 4),
+        similarity=_similarity(ranked),
         rank_method=ranked.rank_method,
         match_strength=ranking.strength(ranked, tuning),
         provenance=row["provenance"],

@@ -14,8 +14,10 @@ from libs.contracts.queries.qa_ingest import (
     FollowObject,
     GetIngestReport,
     GetPair,
+    GiveFeedback,
     ListDocuments,
     ListObjects,
+    SearchChunks,
     SearchPairs,
     UploadDocument,
 )
@@ -46,11 +48,13 @@ def build(settings: Settings) -> Service:
     ingest = Ingest(db, bound)
     hints = Hints(ingest)
     uploads = Uploads(db, ingest)
-    embedding = Embedding(db, embedder, uploads.workspaces)
+    embedding = Embedding(db, embedder, uploads.workspaces, tunings.of(embedder.model))
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_batch(ObjectNotifiedV1, handlers.on_objects_notified, hints=hints)
     service.answer(SearchPairs, answers.answer_search, db=db, embedder=embedder, tunings=tunings)
+    service.answer(SearchChunks, answers.answer_chunks, db=db, embedder=embedder, tunings=tunings)
+    service.answer(GiveFeedback, answers.answer_feedback, db=db)
     service.answer(GetPair, answers.answer_pair, db=db)
     service.answer(ListDocuments, answers.answer_documents, db=db)
     service.answer(GetIngestReport, answers.answer_report, db=db)

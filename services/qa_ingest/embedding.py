@@ -12,7 +12,8 @@ from libs.embeddings import Embedder
 from libs.embeddings.base import Vectors, pad
 from libs.service_kit import logging
 from libs.service_kit.db import Database
-from services.qa_ingest import metrics
+from services.qa_ingest import duplicates, metrics
+from services.qa_ingest.domain.tuning import Tuning
 from services.qa_ingest.store import operations, vectors
 from services.qa_ingest.store.vectors import Unembedded
 
@@ -21,16 +22,33 @@ BATCH = 256
 
 
 class Embedding:
-    """Embeds what has no vector of the model in use."""
+    """Embeds what has no vector of the model in use, and compares what it embedded with the rest."""
 
-    def __init__(self, db: Database, embedder: Embedder, workspaces: Callable[[], Sequence[UUID]]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        embedder: Embedder,
+        workspaces: Callable[[], Sequence[UUID]],
+        tuning: Tuning | None = None,
+    ) -> None:
+        """`tuning`: from when on pairs are near-duplicates; None compares nothing."""
         self._db = db
         self._embedder = embedder
         self._workspaces = workspaces
+        self._tuning = tuning
+        self._compared: set[UUID] = set()
 
     async def embed_missing(self) -> int:
         """Embed until nothing is left; how many texts got their vector."""
-        return sum([await self._workspace(workspace_id) for workspace_id in self._workspaces()])
+        done = 0
+        for workspace_id in self._workspaces():
+            embedded = await self._workspace(workspace_id)
+            done += embedded
+            # Once after a start, for whoever was here before may have ended between the two.
+            if self._tuning is not None and (embedded or workspace_id not in self._compared):
+                await duplicates.suggest(self._db, workspace_id, self._embedder.model, self._tuning)
+                self._compared.add(workspace_id)
+        return done
 
     async def _workspace(self, workspace_id: UUID) -> int:
         done, after = 0, ""

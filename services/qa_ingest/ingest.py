@@ -24,10 +24,12 @@ from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is
 from services.qa_ingest.domain import changes, pair_facts
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
+from services.qa_ingest.domain.chunks import Chunk, is_text, split
 from services.qa_ingest.domain.envelope import Envelope, Extracted
 from services.qa_ingest.extractors import named, run
 from services.qa_ingest.extractors.base import File, FileRejected
-from services.qa_ingest.store import documents, extractions, history, operations, pairs, suggestions
+from services.qa_ingest.extractors.text import decode
+from services.qa_ingest.store import chunks, documents, extractions, history, operations, pairs, suggestions
 from services.qa_ingest.store.documents import Known, Received, Run
 from services.qa_ingest.store.operations import Operation
 from services.qa_ingest.store.suggestions import Suggestion
@@ -152,11 +154,14 @@ class Ingest:
                 await documents.listed_as(tx.conn, before.id, received.listed_version)
                 return "unchanged"
         found = await _extracted(bound.binding, received.object_key, content)
+        passages = _passages(received.object_key, content)
         async with self._transaction(bound) as tx:
             if isinstance(found, FileRejected):
                 await self._refuse(tx, received, before, found, started)
                 return "rejected"
-            await self._serve(tx, bound.binding, received, before, found, started)
+            document_id = await self._serve(tx, bound.binding, received, before, found, started)
+            sensitive = any(pair.sensitive for pair in found.pairs)
+            await chunks.add(tx.conn, received.workspace_id, document_id, passages, sensitive=sensitive)
             return "ingested"
 
     @asynccontextmanager
@@ -194,7 +199,7 @@ class Ingest:
         before: Known | None,
         found: Extracted,
         started: datetime,
-    ) -> None:
+    ) -> UUID:
         now = [(pair, changes.content_sha256(pair)) for pair in found.pairs]
         old = await extractions.live(tx.conn, before.id) if before else []
         comparison = changes.compare(old, now)
@@ -231,6 +236,7 @@ class Ingest:
                 ingested_at=at,
             )
         )
+        return document_id
 
     async def _flag(
         self,
@@ -395,6 +401,16 @@ async def _extracted(binding: Binding, key: str, content: bytes | FileRejected) 
         return await sandbox.extract(binding.extractor, file)
     except FileRejected as refused:
         return refused
+
+
+def _passages(key: str, content: bytes | FileRejected) -> list[Chunk]:
+    """What is searched of a file beside its pairs: the text of files that are text."""
+    if isinstance(content, FileRejected) or not is_text(key):
+        return []
+    try:
+        return split(decode(content))
+    except FileRejected:
+        return []
 
 
 async def _read(bound: Bound, key: str) -> bytes | FileRejected | None:

@@ -69,11 +69,11 @@ async def understood_all(typed: Sequence[str], embedder: Embedder) -> list[Query
     ]
 
 
-async def look(conn: Connection, query: Query, filters: Filters) -> Found:
+async def look(conn: Connection, query: Query, filters: Filters, *, pairs: bool = True, chunks: bool = False) -> Found:
     """Everything that any lane finds, with the filters inside of each."""
     filters = replace(filters, phrases=query.asked.phrases, banned=query.asked.banned)
     found = Found()
-    for source in search.sources(filters):
+    for source in [*(search.sources(filters) if pairs else []), *([search.chunk_source(filters)] if chunks else [])]:
         narrowed = await search.narrowed(conn, source)
         if narrowed.ids == []:
             continue
@@ -83,10 +83,12 @@ async def look(conn: Connection, query: Query, filters: Filters) -> Found:
 
 
 async def _lanes(conn: Connection, query: Query, source: Source, found: Found) -> None:
-    candidates: dict[Lane, list[Candidate]] = {"exact": await search.exact(conn, source, query.typed)}
+    candidates: dict[Lane, list[Candidate]] = {}
+    if source.kind != "chunk":  # a passage has neither an id of its own nor a question
+        candidates["exact"] = await search.exact(conn, source, query.typed)
     if query.asked.says_something:
         candidates["fulltext"] = await search.fulltext(conn, source, query.asked.words)
-        if query.asked.is_short or not candidates["fulltext"]:
+        if source.kind != "chunk" and (query.asked.is_short or not candidates["fulltext"]):
             candidates["trigram"] = await search.trigram(conn, source, query.asked.text)
     if query.vector is not None:
         candidates["vector"] = await search.vector(conn, source, query.vector, query.model)

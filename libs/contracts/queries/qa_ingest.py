@@ -9,6 +9,7 @@ from pydantic import Base64Bytes, Field, StringConstraints
 
 from libs.contracts.envelope import Frozen
 from libs.contracts.library import (
+    ChunkHit,
     DocumentSummary,
     ExportedPair,
     IngestReport,
@@ -16,14 +17,17 @@ from libs.contracts.library import (
     PairKind,
     Provenance,
     PublicationStatus,
+    ResultKind,
     ScopeFilter,
     SearchHit,
+    Verdict,
 )
-from libs.contracts.queries.base import Query, Reply
+from libs.contracts.queries.base import Query, Repeatable, Reply
 from libs.contracts.text import STORABLE
 from libs.contracts.vocabulary import Instant, Name, ShortText
 
 Question = Annotated[str, StringConstraints(min_length=1, max_length=2_000), STORABLE]
+Comment = Annotated[str, StringConstraints(max_length=2_000), STORABLE]
 Workspaces = Annotated[tuple[UUID, ...], Field(max_length=1_000)]
 """More than a token can name."""
 
@@ -61,6 +65,53 @@ class SearchPairs(LibraryFilters, Query[SearchResults]):
     query: Question
     limit: int = Field(default=10, ge=1, le=50)
     offset: int = Field(default=0, ge=0, le=1_000)
+
+
+class ChunkResults(Reply):
+    """Passages, and with `include_qa` pairs among them, best first; `total` counts the candidates of every lane."""
+
+    results: tuple[Annotated[ChunkHit | SearchHit, Field(discriminator="kind")], ...]
+    total: int
+    limit: int
+    offset: int
+    query: ShortText
+
+
+class SearchChunks(Query[ChunkResults]):
+    """Find passages of the documents of these workspaces, and with `include_qa` published pairs in the same list."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.chunks.search.v1"
+    reply: ClassVar[type[Reply]] = ChunkResults
+
+    workspace_ids: Workspaces
+    query: Question
+    include_qa: bool = False
+    include_sensitive: bool = False
+    bucket: Name | None = None
+    limit: int = Field(default=10, ge=1, le=50)
+    offset: int = Field(default=0, ge=0, le=1_000)
+
+
+class FeedbackReply(Reply):
+    """The verdict that is kept; `changed` where it is new, or another than before."""
+
+    feedback_id: UUID
+    changed: bool
+
+
+class GiveFeedback(Query[FeedbackReply], Repeatable):
+    """A person says that a result is right or wrong for a query. Refused with 404 where there is no such result."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.search.feedback.v1"
+    reply: ClassVar[type[Reply]] = FeedbackReply
+
+    workspace_ids: Workspaces
+    query: Question
+    kind: ResultKind = "curated"
+    result_id: UUID
+    verdict: Verdict
+    comment: Comment = ""
+    given_by: Name
 
 
 class PairReply(Reply):

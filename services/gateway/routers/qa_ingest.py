@@ -12,22 +12,36 @@ from pydantic import Field
 
 from libs.auth.claims import Caller
 from libs.contracts.envelope import EVENT_NAMESPACE
-from libs.contracts.library import IngestReport, PairDetail, PairKind, Provenance, PublicationStatus, ScopeFilter
+from libs.contracts.library import (
+    IngestReport,
+    PairDetail,
+    PairKind,
+    Provenance,
+    PublicationStatus,
+    ResultKind,
+    ScopeFilter,
+    Verdict,
+)
 from libs.contracts.queries.qa_ingest import (
     MAX_PART_BYTES,
     MAX_PARTS,
     BucketObjects,
+    ChunkResults,
+    Comment,
     Documents,
     ExportedPairs,
     ExportPairs,
+    FeedbackReply,
     FollowedReply,
     FollowObject,
     GetIngestReport,
     GetPair,
+    GiveFeedback,
     ListDocuments,
     ListObjects,
     ObjectKey,
     Question,
+    SearchChunks,
     SearchPairs,
     SearchResults,
     UploadDocument,
@@ -42,7 +56,7 @@ from services.gateway.api.access import (
     require_workspace,
     workspaces_of,
 )
-from services.gateway.api.asking import GatewayDep
+from services.gateway.api.asking import GatewayDep, OnceDep
 from services.gateway.api.body import JsonRoute, RequestBody
 
 router = APIRouter(route_class=JsonRoute, tags=["library"])
@@ -88,6 +102,52 @@ async def search(
             offset=offset,
         )
     )
+
+
+@router.get("/chunks")
+async def chunks(
+    caller: CurrentCaller,
+    gateway: GatewayDep,
+    query: Question,
+    workspace_id: UUID | None = None,
+    include_qa: bool = False,
+    bucket: Name | None = None,
+    limit: Annotated[int, Param(ge=1, le=50)] = 10,
+    offset: Annotated[int, Param(ge=0, le=1_000)] = 0,
+) -> ChunkResults:
+    """The passages of documents that have to do with a question, and with `include_qa` published pairs among them."""
+    workspaces = _libraries(caller, workspace_id)
+    return await gateway.ask(
+        SearchChunks(
+            workspace_ids=workspaces, query=query, include_qa=include_qa, bucket=bucket, limit=limit, offset=offset
+        )
+    )
+
+
+class FeedbackBody(RequestBody):
+    """A verdict on one result of a search."""
+
+    query: Question
+    result_id: UUID
+    kind: ResultKind = "curated"
+    verdict: Verdict
+    comment: Comment = ""
+    workspace_id: UUID | None = None
+
+
+@router.post("/search/feedback")
+async def feedback(body: FeedbackBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> FeedbackReply:
+    """Say that a result is right or wrong for a query. The last word of a person on it counts."""
+    given = GiveFeedback(
+        workspace_ids=_libraries(caller, body.workspace_id),
+        query=body.query,
+        kind=body.kind,
+        result_id=body.result_id,
+        verdict=body.verdict,
+        comment=body.comment,
+        given_by=caller.subject,
+    )
+    return await gateway.ask_once(once, given)
 
 
 @router.get("/pairs/{pair_id}")

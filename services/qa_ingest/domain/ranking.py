@@ -22,11 +22,15 @@ NEIGHBOURS = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row that a lane found, with the score of that lane: more is better, and lanes have scales of their own."""
+    """One row that a lane found, with the score of that lane: more is better, and lanes have scales of their own.
+
+    `share`: of all that the words of the query are worth, what this row has; in the lane of words only.
+    """
 
     kind: Kind
     id: UUID
     score: float = 1.0
+    share: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -74,7 +78,7 @@ def fuse(lanes: Mapping[Lane, Sequence[Candidate]], closeness: Mapping[Key, Clos
             near = closeness.get(candidate.key)
             row = ranked.setdefault(candidate.key, Ranked(candidate.key, near.similarity if near else None))
             row.lanes.append(lane)
-            row.score += weight * candidate.score
+            row.score += weight * candidate.score + tuning.share * candidate.share
     for row in ranked.values():
         row.score += _close(closeness.get(row.key), tuning) + (tuning.curated if row.key[0] == "curated" else 0.0)
     kept = [row for row in ranked.values() if row.lanes != ["vector"] or (row.similarity or 0.0) >= tuning.floor]

@@ -13,6 +13,7 @@ class Tuning(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     lexical: float = Field(ge=0, description="weight of a BM25 score beside a cosine")
+    share: float = Field(ge=0, description="weight of the share of a query's words that a row has, 0 to 1")
     trigram: float = Field(ge=0, description="weight of a similarity of letters, 0 to 1, beside a cosine")
     pooling: float = Field(ge=0, le=1, description="share of a pair's nearest few phrasings; the rest is its nearest")
     curated: float = Field(ge=0, description="what a curated pair has ahead of an extraction")

@@ -41,6 +41,7 @@ ON CONFLICT (workspace_id, bucket, object_key, object_version) DO UPDATE SET
 RETURNING id
 """
 _END = "UPDATE documents SET state = $2, rejected = NULL, ended_at = now() WHERE id = $1"
+_END_CHUNKS = "UPDATE chunks SET invalidated_at = now() WHERE document_id = $1 AND invalidated_at IS NULL"
 _STALE = "UPDATE documents SET state = 'stale' WHERE id = $1 AND state = 'live'"
 _LISTED_AS = "UPDATE documents SET listed_version = $2 WHERE id = $1 AND listed_version IS DISTINCT FROM $2"
 _NEWEST_OF = """
@@ -164,6 +165,7 @@ async def insert(conn: Connection, received: Received, state: str, rejected: str
 async def end(conn: Connection, document_id: UUID, state: str) -> None:
     """The document is no longer served: `replaced` or `deleted`."""
     await conn.execute(_END, document_id, state)
+    await conn.execute(_END_CHUNKS, document_id)
 
 
 async def mark_stale(conn: Connection, document_id: UUID) -> None:

@@ -7,7 +7,7 @@ Under row-level security only operators that cannot leak may use an index in a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -69,6 +69,19 @@ SELECT id, workspace_id, 'extracted' AS kind, question_text, '{}'::text[] AS phr
        NULL::uuid AS superseded_by, words, normalised, source_id_token
 FROM q_a_extractions
 """
+_CHUNKS = """
+SELECT chunk.id, chunk.workspace_id, 'chunk' AS kind, chunk.content, chunk.section_path, chunk.document_id,
+       document.object_key, document.bucket, chunk.sensitive, chunk.words
+FROM chunks AS chunk JOIN documents AS document ON document.id = chunk.document_id
+WHERE chunk.invalidated_at IS NULL
+"""
+_TABLES: Mapping[Kind, str] = {"curated": "q_a_pairs", "extracted": "q_a_extractions", "chunk": "chunks"}
+# Where the vectors of a kind are: the table, whose they are, and which of them the index holds.
+_VECTORS: Mapping[Kind, tuple[str, str, str]] = {
+    "curated": ("question_variants", "pair_id", "true"),
+    "extracted": ("q_a_extractions", "id", "near.invalidated_at IS NULL"),
+    "chunk": ("chunks", "id", "near.invalidated_at IS NULL"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +99,7 @@ class Filters:
     include_extractions: bool = False
     include_sensitive: bool = False
     as_of: datetime | None = None
+    bucket: str | None = None
     phrases: Sequence[str] = ()
     banned: Sequence[str] = ()
 
@@ -122,6 +136,8 @@ class Source:
         return f"(SELECT * FROM ({self._every(at)}) AS every WHERE {test}) AS hit"
 
     def _every(self, at: str) -> str:
+        if self.kind == "chunk":
+            return _CHUNKS
         if self.kind == "extracted":
             lived = f"created_at <= {at} AND (invalidated_at IS NULL OR invalidated_at > {at})"
             lived = lived if at else "true" if self.ids is not None else "invalidated_at IS NULL"
@@ -137,7 +153,7 @@ class Source:
 
 
 def sources(filters: Filters) -> list[Source]:
-    """Everything that is searched."""
+    """Pairs, and where they are asked for what was only extracted."""
     then = filters.as_of is not None
     found = [Source("curated", True, filters)]
     if then:
@@ -145,6 +161,11 @@ def sources(filters: Filters) -> list[Source]:
     if filters.include_extractions:
         found.append(Source("extracted", not then, filters))
     return found
+
+
+def chunk_source(filters: Filters) -> Source:
+    """Passages of the documents that are served now."""
+    return Source("chunk", True, filters)
 
 
 async def narrowed(conn: Connection, source: Source) -> Source:
@@ -158,14 +179,27 @@ async def narrowed(conn: Connection, source: Source) -> Source:
 
 
 def _conditions(query: Query, source: Source, at: str) -> str:
+    return " AND ".join(f"({test})" for test in [*_common(query, source), *_of_pairs(query, source, at)])
+
+
+def _common(query: Query, source: Source) -> list[str]:
     filters = source.filters
-    asked = set(filters.include) | (scope.positive(filters.expression) if filters.expression else frozenset())
-    tests = [
-        f"workspace_id = ANY({query.of(list(filters.workspace_ids))}::uuid[])",
-        f"valid_from <= {at} AND (valid_to IS NULL OR valid_to > {at})",
-    ]
+    tests = [f"workspace_id = ANY({query.of(list(filters.workspace_ids))}::uuid[])"]
     if not filters.include_sensitive:
         tests.append("NOT sensitive")
+    if source.kind == "chunk" and filters.bucket is not None:
+        tests.append(f"bucket = {query.of(filters.bucket)}")
+    tests += [f"words @@ {_phrase(query, phrase)}" for phrase in filters.phrases]
+    tests += [f"NOT words @@ {_phrase(query, phrase)}" for phrase in filters.banned]
+    return tests
+
+
+def _of_pairs(query: Query, source: Source, at: str) -> list[str]:
+    if source.kind == "chunk":
+        return []
+    filters = source.filters
+    asked = set(filters.include) | (scope.positive(filters.expression) if filters.expression else frozenset())
+    tests = [f"valid_from <= {at} AND (valid_to IS NULL OR valid_to > {at})"]
     if source.kind == "curated":
         tests.append("superseded_by IS NULL")
         tests.append(f"publication_status = ANY({query.of(list(filters.publication_status))}::text[])")
@@ -184,9 +218,7 @@ def _conditions(query: Query, source: Source, at: str) -> str:
     out = sorted({*filters.exclude, *asked})
     if out:
         tests.append(f"NOT anti_scope_tag && {query.of(out)}::text[]")
-    tests += [f"words @@ {_phrase(query, phrase)}" for phrase in filters.phrases]
-    tests += [f"NOT words @@ {_phrase(query, phrase)}" for phrase in filters.banned]
-    return " AND ".join(f"({test})" for test in tests)
+    return tests
 
 
 def _phrase(query: Query, phrase: str) -> str:
@@ -215,7 +247,7 @@ async def exact(conn: Connection, source: Source, text: str) -> list[Candidate]:
     matches = f"({named} OR {asks})"
     if source.kept:
         of = f"workspace_id = ANY({query.of(list(source.filters.workspace_ids))}::uuid[])"
-        table = "q_a_pairs" if source.kind == "curated" else "q_a_extractions"
+        table = _TABLES[source.kind]
         places = [f"SELECT id FROM {table} WHERE {of} AND {named}", f"SELECT id FROM {table} WHERE {of} AND {asks}"]
         if source.kind == "curated":
             places.append(f"SELECT pair_id FROM question_variants WHERE {of} AND {asks}")
@@ -242,25 +274,27 @@ async def fulltext(conn: Connection, source: Source, words: Sequence[str]) -> li
             FROM (SELECT FROM {every} LIMIT {COMMON}) AS head
         ),
         told AS MATERIALIZED (
-            SELECT term, ln(1 + (size.rows - asked.rows + 0.5) / (asked.rows + 0.5)) AS worth
-            FROM asked, size WHERE asked.rows BETWEEN 1 AND {COMMON - 1}
+            SELECT term, ln(1 + (size.rows - asked.rows + 0.5::float8) / (asked.rows + 0.5::float8)) AS worth,
+                   asked.rows BETWEEN 1 AND {COMMON - 1} AS tells
+            FROM asked, size
         ),
         scored AS (
-            SELECT id, sum(weight * worth) AS score
+            SELECT id, sum(weight * worth) AS score, sum(worth) / (SELECT sum(worth) FROM told) AS share
             FROM told CROSS JOIN LATERAL (SELECT id, weight FROM {posted} AND term = told.term{few}) AS found
-            GROUP BY id ORDER BY score DESC, id
+            WHERE told.tells GROUP BY id ORDER BY score DESC, id
         )
-        SELECT scored.id, scored.score FROM scored
+        SELECT scored.id, scored.score, scored.share FROM scored
         CROSS JOIN LATERAL (SELECT FROM {rows} WHERE hit.id = scored.id OFFSET 0) AS passing LIMIT {LANE_ROWS}
     """
-    return [Candidate(source.kind, row["id"], row["score"]) for row in await conn.fetch(statement, *query.values)]
+    found = await conn.fetch(statement, *query.values)
+    return [Candidate(source.kind, row["id"], row["score"], row["share"]) for row in found]
 
 
 def _words_of(query: Query, source: Source, rows: str) -> tuple[str, str, str]:
     """Where a source's words are, as a common table, a relation with a first condition, and all rows with words."""
     if source.kept:
         of = f"workspace_id = ANY({query.of(list(source.filters.workspace_ids))}::uuid[])"
-        table = {"curated": "q_a_pairs", "extracted": "q_a_extractions", "chunk": "chunks"}[source.kind]
+        table = _TABLES[source.kind]
         return "", f"postings WHERE {of} AND kind = {query.of(source.kind)}", f"{table} WHERE {of}"
     weighed = "word_weights(array_to_string(ARRAY[hit.question_text] || hit.phrasings, E'\\n'), hit.answers)"
     said = f"said AS MATERIALIZED (SELECT hit.id, w.term, w.weight FROM {rows}, LATERAL {weighed} AS w),"
@@ -296,11 +330,10 @@ async def vector(conn: Connection, source: Source, embedding: Vector, model: str
     query = Query()
     rows, at, of_model = source.rows(query), query.of(embedding), query.of(model)
     of = query.of(list(source.filters.workspace_ids))
-    table, identity = ("question_variants", "pair_id") if source.kind == "curated" else ("q_a_extractions", "id")
-    live = "" if source.kind == "curated" else " AND near.invalidated_at IS NULL"
+    table, identity, live = _VECTORS[source.kind]
     statement = f"""
         SELECT near.{identity} AS id, near.embedding <=> {at} AS distance FROM {table} AS near
-        WHERE near.embedding_model = {of_model} AND near.workspace_id = ANY({of}::uuid[]){live}
+        WHERE near.embedding_model = {of_model} AND near.workspace_id = ANY({of}::uuid[]) AND {live}
           AND EXISTS (SELECT FROM {rows} WHERE hit.id = near.{identity} OFFSET 0)
         ORDER BY near.embedding <=> {at} LIMIT {NEAR_ROWS}
     """
@@ -352,13 +385,12 @@ async def _distances(
              AND cache.text_sha256 = encode(sha256(convert_to(said.question, 'UTF8')), 'hex')
             WHERE hit.id = {some}
         """
-    elif source.kind == "curated":
-        every = f"""
-            SELECT pair_id AS id, embedding FROM question_variants
-            WHERE pair_id = {some} AND embedding_model = {of_model}
-        """
     else:
-        every = f"SELECT id, embedding FROM q_a_extractions WHERE id = {some} AND embedding_model = {of_model}"
+        table, identity, _ = _VECTORS[source.kind]
+        every = f"""
+            SELECT {identity} AS id, embedding FROM {table}
+            WHERE {identity} = {some} AND embedding_model = {of_model}
+        """
     statement = f"SELECT id, array_agg(embedding <=> {at}) AS distances FROM ({every}) AS every GROUP BY id"
     return {row["id"]: row["distances"] for row in await conn.fetch(statement, *query.values)}
 

@@ -278,7 +278,9 @@ async def test_a_small_part_of_the_index_gives_as_many_rows_as_are_asked_for(
 # --- ranking --------------------------------------------------------------------------------------------------
 
 
-TUNING = Tuning(lexical=0.1, trigram=0.1, pooling=0.5, curated=0.0, floor=0.2, fair=0.5, strong=0.8, near_duplicate=0.9)
+TUNING = Tuning(
+    lexical=0.1, share=0.0, trigram=0.1, pooling=0.5, curated=0.0, floor=0.2, fair=0.5, strong=0.8, near_duplicate=0.9
+)
 
 
 def candidates(*numbers: int, score: float = 1.0) -> list[Candidate]:
