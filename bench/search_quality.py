@@ -324,25 +324,40 @@ def answers(inside: Sequence[Asked], outside: Sequence[Asked], tuning: Tuning) -
 
 
 def fit(every: Mapping[str, Mapping[str, list[Asked]]], before: Tuning, near_duplicate: float) -> Tuning:
-    """The weights that rank best over all sets of the fitted split, then thresholds for them."""
-    best: tuple[float, Tuning] | None = None
-    for lexical, trigram, pooling in product((0.005, 0.01, 0.015, 0.02, 0.03), (0.05, 0.1, 0.2), (0.25, 0.5, 0.75)):
-        tuning = before.model_copy(update={"lexical": lexical, "trigram": trigram, "pooling": pooling})
-        gained = [
-            sum(1 / n for n in (place(_fused(each, tuning), each.right) for each in asked) if n) / len(asked)
-            for sets in every.values()
-            for name, asked in sets.items()
-            if name in RANKED
+    """The weights that rank best over all sets of the fitted split, then thresholds for them.
+
+    Best is the mean reciprocal rank, less what hit@1 lacks to the best lane and to rank fusion where it lacks any.
+    """
+    sets = [found[name] for found in every.values() for name in RANKED]
+    others = [max(_hits(asked, way) for way in (*_LANES, "rank_fusion")) for asked in sets]
+
+    def gain(tuning: Tuning) -> float:
+        places = [[place(_fused(each, tuning), each.right) for each in asked] for asked in sets]
+        means = [sum(1 / n for n in found if 0 < n <= 10) / len(found) for found in places]
+        lacking = [
+            max(0.0, other - sum(n == 1 for n in found) / len(found))
+            for other, found in zip(others, places, strict=True)
         ]
-        mean = sum(gained) / len(gained)
-        if best is None or mean > best[0]:
-            best = (mean, tuning)
-    assert best is not None
-    tuning = best[1]
+        return sum(means) / len(means) - sum(lacking) / len(lacking)
+
+    grid = product((0.005, 0.01, 0.02), (0.0, 0.1, 0.2, 0.3), (0.05, 0.1, 0.2), (0.25, 0.5))
+    names = ("lexical", "share", "trigram", "pooling")
+    # Without a floor, which is fitted to the weights and not the other way round.
+    tried = [before.model_copy(update={"floor": -1.0, **dict(zip(names, point, strict=True))}) for point in grid]
+    tuning = max(tried, key=gain)
+    tuning = tuning.model_copy(update={"floor": round(_floor(every), 3)})
     strong, fair = (_threshold(every, tuning, share) for share in (FALSE_STRONG, FALSE_FAIR))
-    floor = _floor(every, tuning)
-    told = {"strong": strong, "fair": fair, "floor": floor, "near_duplicate": near_duplicate}
+    told = {"strong": strong, "fair": fair, "near_duplicate": near_duplicate}
     return tuning.model_copy(update={name: round(value, 3) for name, value in told.items()})
+
+
+def _hits(asked: Sequence[Asked], way: str) -> float:
+    found = [_rank_fusion(each.found.lanes) if way == "rank_fusion" else _lane(each, way) for each in asked]
+    return sum(place(order, each.right) == 1 for order, each in zip(found, asked, strict=True)) / len(asked)
+
+
+def _lane(asked: Asked, lane: str) -> Order:
+    return [row.key for name, rows in asked.found.lanes.items() if name == lane for row in rows]
 
 
 def _fused(asked: Asked, tuning: Tuning) -> Order:
@@ -358,7 +373,7 @@ def _threshold(every: Mapping[str, Mapping[str, list[Asked]]], tuning: Tuning, s
     return max(float(np.quantile(scores, 1 - share)) for scores in tops)
 
 
-def _floor(every: Mapping[str, Mapping[str, list[Asked]]], tuning: Tuning) -> float:
+def _floor(every: Mapping[str, Mapping[str, list[Asked]]]) -> float:
     """The cosine that 99 % of right pairs reach, in every set of every library."""
     reached = []
     for asked in (sets[name] for sets in every.values() for name in RANKED):

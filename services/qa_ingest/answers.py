@@ -82,7 +82,7 @@ async def answer_chunks(
     at = datetime.now(UTC)
     told = [(each, rows[each.key]) for each in page if each.key in rows]
     hits = tuple(
-        _chunk(each, row, tuning) if each.key[0] == "chunk" else _hit(each, row, tuning, at) for each, row in told
+        _chunk(each, row, tuning) if each.key[0] == "chunk" else hit_of(each, row, tuning, at) for each, row in told
     )
     return ChunkResults(results=hits, total=len(ranked), limit=query.limit, offset=query.offset, query=query.query)
 

@@ -116,7 +116,7 @@ async def chunks(
     offset: Annotated[int, Param(ge=0, le=1_000)] = 0,
 ) -> ChunkResults:
     """The passages of documents that have to do with a question, and with `include_qa` published pairs among them."""
-    workspaces = _libraries(caller, workspace_id)
+    workspaces = libraries(caller, workspace_id)
     return await gateway.ask(
         SearchChunks(
             workspace_ids=workspaces, query=query, include_qa=include_qa, bucket=bucket, limit=limit, offset=offset
@@ -139,7 +139,7 @@ class FeedbackBody(RequestBody):
 async def feedback(body: FeedbackBody, caller: CurrentCaller, gateway: GatewayDep, once: OnceDep) -> FeedbackReply:
     """Say that a result is right or wrong for a query. The last word of a person on it counts."""
     given = GiveFeedback(
-        workspace_ids=_libraries(caller, body.workspace_id),
+        workspace_ids=libraries(caller, body.workspace_id),
         query=body.query,
         kind=body.kind,
         result_id=body.result_id,
