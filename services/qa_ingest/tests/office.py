@@ -12,8 +12,10 @@ W14 = 'xmlns:w14="http://schemas.microsoft.com/office/word/2010/wordml"'
 MC = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
 STYLES = (
     f"<w:styles {W}>"
-    + "".join(f'<w:style w:styleId="H{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2, 3))
-    + '<w:style w:styleId="ListBullet"><w:name w:val="List Bullet"/>'
+    + "".join(
+        f'<w:style w:type="paragraph" w:styleId="H{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2, 3)
+    )
+    + '<w:style w:type="paragraph" w:styleId="ListBullet"><w:name w:val="List Bullet"/>'
     '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>' + "</w:styles>"
 )
 NUMBERING = (
