@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,12 +21,13 @@ from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentInges
 from libs.service_kit import logging
 from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Database, Transaction
-from services.qa_ingest import metrics, sandbox
+from services.qa_ingest import drafts, metrics, sandbox
 from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is_source
 from services.qa_ingest.domain import changes, pair_facts
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.chunks import Chunk, is_text, split
+from services.qa_ingest.domain.classifier import Domain, classified, domains_of
 from services.qa_ingest.domain.envelope import Envelope, Extracted
 from services.qa_ingest.extractors import named, run
 from services.qa_ingest.extractors.base import File, FileRejected
@@ -159,6 +162,7 @@ class Ingest:
             if isinstance(found, FileRejected):
                 await self._refuse(tx, received, before, found, started)
                 return "rejected"
+            await drafts.begin(tx.conn, bound.workspace_id, received.object_key)
             document_id = await self._serve(tx, bound.binding, received, before, found, started)
             sensitive = any(pair.sensitive for pair in found.pairs)
             await chunks.add(tx.conn, received.workspace_id, document_id, passages, sensitive=sensitive)
@@ -223,6 +227,7 @@ class Ingest:
         await self._flag(tx, received, comparison.changed, ids, "its source says something else now")
         if binding.curate_as_pair:
             await _Curation(tx, binding, received, document_id, at).curate(found.pairs, ids, comparison.carried)
+        await drafts.settle(tx.conn, received.workspace_id, received.object_key, document_id)
         tx.emit(
             QaDocumentIngestedV1(
                 document_id=document_id,
@@ -278,12 +283,14 @@ class Ingest:
                 await documents.end(tx.conn, known.id, "deleted")
             if before is None:
                 return "deleted"
+            await drafts.begin(tx.conn, bound.workspace_id, key)
             promoted = [live for live in await extractions.live(tx.conn, before.id) if live.pair_id is not None]
             gone = await extractions.invalidate(tx.conn, before.id, "source_deleted")
             await suggestions.outdate(tx.conn, gone)
             await documents.end(tx.conn, before.id, "deleted")
             lost = [changes.Changed(live.pair_id, live.extraction_id, None) for live in promoted if live.pair_id]
             await self._flag(tx, _received(bound, key, b"", None), lost, {}, "it is gone from its bucket")
+            await drafts.settle(tx.conn, bound.workspace_id, key, None)
             tx.emit(
                 QaDocumentDeletedV1(
                     document_id=before.id,
@@ -391,14 +398,19 @@ class _Curation:
         )
 
 
+@cache
+def _domains() -> tuple[Domain, ...]:
+    return domains_of((files("services.qa_ingest") / "domains.toml").read_text("utf-8"))
+
+
 async def _extracted(binding: Binding, key: str, content: bytes | FileRejected) -> Extracted | FileRejected:
     if isinstance(content, FileRejected):
         return content
     file = File(key.rsplit("/", 1)[-1], content, binding.workspace_key)
     try:
-        if binding.extractor in IN_PROCESS:
-            return run(binding.extractor, file)
-        return await sandbox.extract(binding.extractor, file)
+        in_process = binding.extractor in IN_PROCESS
+        found = run(binding.extractor, file) if in_process else await sandbox.extract(binding.extractor, file)
+        return found.model_copy(update={"pairs": tuple(classified(pair, _domains()) for pair in found.pairs)})
     except FileRejected as refused:
         return refused
 

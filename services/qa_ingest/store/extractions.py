@@ -11,7 +11,7 @@ from services.qa_ingest.domain.changes import Live
 from services.qa_ingest.domain.envelope import Envelope
 from services.qa_ingest.store.documents import Received
 
-_COLUMNS = (
+COLUMNS = (
     "workspace_id, document_id, run_id, object_key, object_version, extractor_kind, extractor_version, layout, ordinal,"
     " content_sha256, question_text, answer_text, answer_standard, answer_advanced, variants, source_file_basename,"
     " source_section_path, source_sheet, source_table_index, source_row_index, source_line, source_id_token, scope_tag,"
@@ -21,8 +21,8 @@ _COLUMNS = (
     " promoted_by"
 )
 _INSERT = f"""
-INSERT INTO q_a_extractions ({_COLUMNS})
-SELECT {_COLUMNS} FROM jsonb_populate_recordset(NULL::q_a_extractions, $1)
+INSERT INTO q_a_extractions ({COLUMNS})
+SELECT {COLUMNS} FROM jsonb_populate_recordset(NULL::q_a_extractions, $1)
 ON CONFLICT DO NOTHING RETURNING ordinal, id
 """  # noqa: S608  # a constant
 _LIVE = """
