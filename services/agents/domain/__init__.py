@@ -1,0 +1,1 @@
+"""What a pack is, how it maps to the engine's shape, what is wrong with one, and how it is patched. Pure."""
