@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -246,7 +246,7 @@ def _mint(elements: list[Json], index: int, fallback: str) -> None:
     taken = {each.get("id") for place, each in enumerate(elements) if place != index}
     given = element.get("id")
     base = given if isinstance(given, str) and _SLUG.fullmatch(given) else _slug(element.get("name")) or fallback
-    elements[index] = {"id": _free(base, taken)} | {key: value for key, value in element.items() if key != "id"}
+    elements[index] = {"id": free_id(base, taken)} | {key: value for key, value in element.items() if key != "id"}
 
 
 def _mint_action(actions: list[Json], index: int, tools: Mapping[str, Tool]) -> None:
@@ -273,7 +273,8 @@ def _slug(name: object) -> str:
     return "-".join(words)[:48].strip("-")
 
 
-def _free(base: str, taken: set[Any]) -> str:
+def free_id(base: str, taken: Set[Any]) -> str:
+    """`base`, or the first of `base-2`, `base-3`, … that is not taken."""
     if base not in taken:
         return base
     return next(name for number in range(2, len(taken) + 3) if (name := f"{base}-{number}") not in taken)

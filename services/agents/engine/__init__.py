@@ -1,0 +1,1 @@
+"""A small agent engine: executes gates, milestones, routes and completion of a skill pack; no language model."""
