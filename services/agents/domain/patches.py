@@ -233,8 +233,8 @@ def _index_at(target: Sequence[str], prefix: Sequence[str]) -> int | None:
 
 def _mint_skill(skills: list[Json], index: int, tools: Mapping[str, Tool]) -> None:
     skill = skills[index]
-    _mint(skills, index, "skill")
     skill.pop("vector_store", None)
+    _mint(skills, index, "skill")
     actions = skill.get("actions") or []
     for place in range(len(actions)):
         _mint_action(actions, place, tools)

@@ -174,17 +174,17 @@ class Conversation:
         completion = self._skill.get("completion") or {}
         kind = completion.get("type")
         tags = set(lint.milestones_fired_by_tags(self._skill.get("instructions")))
-        if tags & set(self._skill.get("milestones") or []) - self._milestones():
+        if tags & set(self._skill.get("milestones") or []) - self._milestones() or self._work_waits():
             return
         if kind == lint.SWITCH:
             self._switch(completion.get("target"))
         elif kind == lint.HANDOFF:
             self._end("handed_off")
-        elif kind == lint.END or (kind == lint.REPLY and not self._pending_actions()):
+        elif kind in (lint.END, lint.REPLY):
             self._end("completed")
 
-    def _pending_actions(self) -> bool:
-        """An answer is complete once no action waits for its turn."""
+    def _work_waits(self) -> bool:
+        """A terminal action that was not executed ends the capability, and nothing else does before it."""
         return any(action.get("terminal") for action in self._skill.get("actions") or [])
 
     def _end(self, kind: Literal["completed", "handed_off"]) -> None:

@@ -14,12 +14,13 @@ BUILDER = SkillPackBuilder()
 
 
 def scripts(pack: Json) -> list[list[str]]:
-    """For each capability of a sound pack, what a customer says who wants its work done."""
+    """For each capability, what a customer says who wants its work done, and asks again if it is not."""
     first = pack["capabilities"][0]["id"]
     found = []
     for capability in pack["capabilities"]:
         begin = [] if capability["id"] == first else [f"I have a question about {capability['id']}."]
-        found.append([*begin, *(f"Please {action['name'].replace('_', ' ')}" for action in capability["actions"])])
+        asked = [f"Please {action['name'].replace('_', ' ')}" for action in capability["actions"]]
+        found.append([*begin, *asked, *asked])
     return found
 
 
@@ -98,4 +99,4 @@ def test_an_accepted_fix_mends_what_a_customer_sees_and_breaks_nothing() -> None
             seeded += 1
             mended += any(all(passes(each.pack, script) for script in said) for each in fixes.options(broken))
     assert seeded >= 60
-    assert mended >= 0.9 * seeded
+    assert mended == seeded
