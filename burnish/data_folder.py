@@ -27,7 +27,7 @@ NEEDS_AGAIN_BYTES = 100_000_000
 MAX_BYTES = 1_000_000
 MCP_PORT = 8321
 OURS = frozenset({"secrets.json", "signing_key.json", "installation.json", "lock"})
-OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "library", "nats", "postgres"})
+OF_NOBODY = frozenset({"lost+found", ".gitignore", ".gitkeep", "engine", "library", "nats", "postgres"})
 PLATFORM_READER = "platform_reader"
 
 

@@ -331,6 +331,8 @@ class Installation:
                 "BURNISH_QA_FOLDER": str(self.folder.library),
                 "BURNISH_QA_NATS_PASSWORD": self.nats_password("qa_buckets"),
             }
+        if name == "agents":
+            return {"BURNISH_AGENTS_ENGINE_FOLDER": str(self.folder.path / "engine")}
         if name == "scanner" and self.platform_dsn is not None:
             return {"BURNISH_PLATFORM_DSN": self.platform_dsn}
         return {}

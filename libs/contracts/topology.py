@@ -18,6 +18,7 @@ from libs.contracts.events.ab_runner import (
     EvalRequestedV1,
     ShardRequestedV1,
 )
+from libs.contracts.events.agents import AgentSavedV1
 from libs.contracts.events.bucket_store import ObjectNotifiedV1
 from libs.contracts.events.gateway import ExposureRecordedV1
 from libs.contracts.events.normaliser import SignalCreatedV1, SignalObservedV1, SignalRejectedV1
@@ -62,6 +63,21 @@ from libs.contracts.queries.ab_runner import (
     ListRuns,
     ListSuites,
     ListWaitingCases,
+)
+from libs.contracts.queries.agents import (
+    ApplyAgentCatalog,
+    CreateAgent,
+    GetAgent,
+    GetAgentCatalog,
+    GetAgentVersion,
+    GetFlag,
+    ListAgents,
+    ListAgentVersions,
+    PreviewAgent,
+    RefineAgent,
+    RevertAgent,
+    SetFlag,
+    UpdateAgent,
 )
 from libs.contracts.queries.base import AnyQuery
 from libs.contracts.queries.normaliser import CountSignals, ListSignals
@@ -399,8 +415,40 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ListLedger,
             GetLedgerHead,
             VerifyLedger,
+            ListAgents,
+            GetAgent,
+            CreateAgent,
+            UpdateAgent,
+            RevertAgent,
+            ListAgentVersions,
+            GetAgentVersion,
+            GetAgentCatalog,
+            ApplyAgentCatalog,
+            GetFlag,
+            SetFlag,
+            RefineAgent,
+            PreviewAgent,
         ),
         manages_dead_letters=True,
+    ),
+    ServiceEntry(
+        "agents",
+        says=(AgentSavedV1,),
+        answers=(
+            ListAgents,
+            GetAgent,
+            CreateAgent,
+            UpdateAgent,
+            RevertAgent,
+            ListAgentVersions,
+            GetAgentVersion,
+            GetAgentCatalog,
+            ApplyAgentCatalog,
+            GetFlag,
+            SetFlag,
+            RefineAgent,
+            PreviewAgent,
+        ),
     ),
     ServiceEntry(
         "qa_ingest",

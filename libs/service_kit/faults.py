@@ -11,9 +11,10 @@ from functools import cache
 from random import Random
 from typing import Literal, get_args
 
-Point = Literal["commit_ack", "puback_mark", "asked_record"]
+Point = Literal["commit_ack", "puback_mark", "asked_record", "push_commit"]
 """`commit_ack`: the effect is committed, the message not yet acknowledged. `puback_mark`: the bus has the fact, the
-outbox row is still there. `asked_record`: the owner has changed what was asked, the gateway has no record of it."""
+outbox row is still there. `asked_record`: the owner has changed what was asked, the gateway has no record of it.
+`push_commit`: the agent engine has a pack, the save is not yet committed."""
 
 
 class Faults:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -26,6 +28,27 @@ def request_sha256(method: str, path: str, query: bytes, body: bytes) -> str:
 def matches(etag: str, if_none_match: str | None) -> bool:
     """Whether a caller that sent this header has what the ETag names."""
     return etag in [given.strip().removeprefix("W/") for given in (if_none_match or "").split(",")]
+
+
+# --- limits -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many requests of a kind in any window, for one subject over all replicas."""
+
+    kind: str
+    most: int
+    window_s: float = 60.0
+
+
+def admitted(times: Sequence[datetime], now: datetime, limit: Limit) -> tuple[list[datetime], float | None]:
+    """The requests that count with this one; and where it is one too many, the seconds until the next is not."""
+    window = timedelta(seconds=limit.window_s)
+    kept = sorted(time for time in times if now - window < time <= now)
+    if len(kept) < limit.most:
+        return [*kept, now], None
+    return kept, (kept[-limit.most] + window - now).total_seconds()
 
 
 # --- live prompts -----------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Table `idempotency_keys`: the answer a request had, for the same request sent again."""
+"""The tables of the gateway: answers for requests sent again, and when limited requests were made."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from libs.service_kit.db import Connection
+from services.gateway.domain import Limit, admitted
 
 _CLAIM = """
 INSERT INTO idempotency_keys (caller, key, request_sha256, answer) VALUES ($1, $2, $3, $4)
@@ -39,3 +40,21 @@ async def claim(conn: Connection, caller: str, key: str, mine: Answered) -> Answ
 async def forget(conn: Connection, hours: int) -> None:
     """Remove keys older than that."""
     await conn.execute(_FORGET, hours)
+
+
+_KNOWN = "INSERT INTO recent_requests (kind, subject) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_TIMES = """
+SELECT times, clock_timestamp() AS at FROM recent_requests WHERE kind = $1 AND subject = $2 FOR UPDATE
+"""
+_ASKED = "UPDATE recent_requests SET times = $3 WHERE kind = $1 AND subject = $2"
+
+
+async def admit(conn: Connection, limit: Limit, subject: str) -> float | None:
+    """Count one request of `subject`, in a transaction; seconds to wait where it is one too many, and not counted."""
+    await conn.execute(_KNOWN, limit.kind, subject)
+    row = await conn.fetchrow(_TIMES, limit.kind, subject)
+    assert row is not None
+    times, wait_s = admitted(row["times"], row["at"], limit)
+    if wait_s is None:
+        await conn.execute(_ASKED, limit.kind, subject, times)
+    return wait_s

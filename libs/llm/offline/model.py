@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from decimal import Decimal
 from hashlib import sha256
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from libs.embeddings import StaticEmbedder, Vectors
 from libs.llm.base import NOTHING_USED, ModelError, ModelReply, ModelRequest
 from libs.llm.offline.label_index import LabelIndex, confidences
 from libs.llm.offline.labelled_prompt import parse_labels
 from libs.llm.offline.messages import ProposeInput
+from libs.llm.offline.refining import RefineInput, write_refinement
 from libs.llm.offline.writer import write_proposal
 
 _ALTERNATIVES = 3
+InputT = TypeVar("InputT", bound=BaseModel)
 
 
 class OfflineModel:
@@ -34,6 +36,9 @@ class OfflineModel:
 
     `propose`: `input` is a `ProposeInput` as JSON, `system` is not used. The data is a `ProposalDraft`; its
     rationale says that it was written by rule.
+
+    `refine`: `input` is a `RefineInput` as JSON, `system` is not used. The data is a `RefineDraft`: the safe fixes
+    that came with the request, or a simple request by rule; its reply says so.
 
     Other fields of a request are ignored: the shape of `data` is fixed and nothing is sampled. A warm
     `classify` takes about 0.2 ms on the caller's thread; a new prompt, a batch and `propose` run in a thread.
@@ -55,10 +60,12 @@ class OfflineModel:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """See `Model.complete`. Neither of its errors can be retried: `PromptError` for a prompt without labels
-        (classify), `ModelError` for an input that is not a `ProposeInput` (propose)."""
+        (classify), `ModelError` for an input of another shape (propose, refine)."""
         started = time.perf_counter()
         if request.task == "propose":
             data = await asyncio.to_thread(self._propose, request.input)
+        elif request.task == "refine":
+            data = await asyncio.to_thread(self._refine, request.input)
         else:
             index = self._known(request.system)
             if index is None:
@@ -77,13 +84,10 @@ class OfflineModel:
         return _answers(self._index(system), self._embedder.embed_now(inputs))
 
     def _propose(self, text: str) -> dict[str, Any]:
-        try:
-            asked = ProposeInput.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            field = ".".join(str(step) for step in first["loc"]) or "document"
-            raise ModelError(f"propose input, {field}: {first['msg']}", retryable=False) from None
-        return write_proposal(asked, self._embedder.embed_now).model_dump(mode="json")
+        return write_proposal(_read(ProposeInput, text, "propose"), self._embedder.embed_now).model_dump(mode="json")
+
+    def _refine(self, text: str) -> dict[str, Any]:
+        return write_refinement(_read(RefineInput, text, "refine")).model_dump(mode="json")
 
     def _known(self, system: str) -> LabelIndex | None:
         key = _key(system)
@@ -116,6 +120,15 @@ class OfflineModel:
             provider=self.provider,
             latency_ms=latency_ms,
         )
+
+
+def _read(model: type[InputT], text: str, task: str) -> InputT:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        field = ".".join(str(step) for step in first["loc"]) or "document"
+        raise ModelError(f"{task} input, {field}: {first['msg']}", retryable=False) from None
 
 
 def _answers(index: LabelIndex, vectors: Vectors) -> list[dict[str, Any]]:

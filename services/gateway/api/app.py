@@ -8,12 +8,13 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 
-from services.gateway.api import errors
+from services.gateway.api import errors, v2
 from services.gateway.api.access import DOCS_FILES, Guard
 from services.gateway.api.asking import Gateway
 from services.gateway.api.body import BodyLimit
 from services.gateway.routers import (
     ab_runner,
+    agents,
     dead_letters,
     live,
     normaliser,
@@ -65,6 +66,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     app.include_router(api)
     app.include_router(qa_ingest.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     app.include_router(qa_forms.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
+    app.include_router(agents.router, prefix=v2.PREFIX)
     errors.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, verifier=gateway.verifier)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import pydantic_core
 from fastapi import Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +42,8 @@ class BodyLimit:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > most:
             await too_large(most)(scope, receive, send)
+        if not declared.isdigit() or int(declared) > MAX_BODY_BYTES:
+            await _too_large(scope["path"])(scope, receive, send)
             return
         received = 0
 
@@ -56,6 +59,7 @@ class BodyLimit:
             await self._app(scope, counted, send)
         except _TooLarge:
             await too_large(most)(scope, receive, send)
+            await _too_large(scope["path"])(scope, receive, send)
 
 
 class _TooLarge(BaseException):
@@ -65,6 +69,11 @@ class _TooLarge(BaseException):
 def too_large(most: int = MAX_BODY_BYTES) -> Any:
     """413 with what would be right."""
     return problem(413, "too_large", f"a request's body is at most {most:,} bytes")
+def _too_large(path: str) -> Any:
+    detail = f"a request's body is at most {MAX_BODY_BYTES:,} bytes"
+    if path.startswith("/v2/"):
+        return JSONResponse({"error": {"messages": [detail]}}, status_code=400)
+    return problem(413, "too_large", detail)
 
 
 def parsed(body: bytes) -> Any:
