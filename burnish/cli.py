@@ -16,6 +16,7 @@ from burnish.commands import (
     ledger,
     library,
     look,
+    mcp,
     measure,
     operate,
     platform,
@@ -32,6 +33,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Measure": ("suites", "ab", "spend"),
     "The ledger": ("live", "history", "rollback", "ledger"),
     "The library": ("qa", "mcp"),
+    "Agents": ("agents",),
     "Operate": ("dlq", "token"),
 }
 ELSEWHERE = {
@@ -95,5 +97,9 @@ def main() -> None:
     """
 
 
-for group in (run, examine, platform, configure, look, decide, measure, spending, ledger, library, agents, operate):
+GROUPS = (
+    *(run, examine, platform, configure, look, decide, measure, spending),
+    *(ledger, library, mcp, agents, operate),
+)
+for group in GROUPS:
     group.add_to(main)

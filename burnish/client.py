@@ -85,6 +85,9 @@ class Gateway:
     def put(self, path: str, body: Any) -> Any:
         return self._ask("PUT", path, body=body)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._ask("PATCH", path, body=body)
+
     def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
             return self._client.request(method, path, **request)

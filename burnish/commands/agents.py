@@ -1,120 +1,365 @@
-"""For agents: `mcp`."""
+"""Agents: `agents list|show|lint|refine|save|revert|chat|catalog|flag`."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from burnish.commands.verbs import data_option, json_option, verb
-from burnish.data_folder import MCP_PORT, DataFolder
-from burnish.failure import EXITS, NOT_ALLOWED, UNREACHABLE, USAGE, Failure
-from burnish.parameters import FILE, NAME
-from burnish.printer import print_json, remark
+from burnish.commands.show import short, when
+from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
+from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
+from burnish.parameters import FILE, FOLDER, INTEGER, NAME, NEW_FILE, TEXT
+from burnish.printer import answer, exact, plain, print_fields, print_json, print_table, remark
+from libs.contracts.agents import BLOCKS
 
-MAX_TOKEN_BYTES = 20_000
-LOCAL = "127.0.0.1"
+if TYPE_CHECKING:
+    from burnish.client import Gateway
+
+MAX_PACK_FILE = 4 * 1024 * 1024
+REFINE_FLAG = "/v2/flags/rollout/ai_agent_refine"
 
 
 def add_to(group: click.Group) -> None:
-    """Register the verb."""
+    """Register the verbs."""
+    agents = Group("agents", help="Agents: look at their packs, refine them by conversation, save and revert them.")
+    group.add_command(agents)
+    _add_looking(agents)
+    _add_refining(agents)
+    _add_saving(agents)
+    _add_setting_up(agents)
 
-    @verb(
-        group,
-        "mcp",
-        example="burnish mcp --token-file agent.token\nburnish mcp --http --port 8321",
-        exits={
-            **EXITS,
-            0: "the client closed stdin, or it was stopped",
-            UNREACHABLE: "no installation runs in the data folder",
-            NOT_ALLOWED: "there is no token",
-        },
-    )
-    @click.option("--http", "over_http", is_flag=True, help="Serve over streamable HTTP: each caller brings its token.")
-    @click.option("--host", type=NAME, help=f"Where to listen, with --http.  [default: {LOCAL}]")
-    @click.option(
-        "--port", type=click.IntRange(0, 65_535), help=f"With --http; 0 is any free one.  [default: {MCP_PORT}]"
-    )
-    @click.option(
-        "--token-file", type=FILE, help="Read the token from FILE at each call, not from BURNISH_TOKEN; without --http."
-    )
+
+def _add_looking(agents: click.Group) -> None:
+    @verb(agents, "list", example="burnish agents list", exits=GATEWAY_EXITS)
     @data_option
     @json_option
-    def mcp(
-        over_http: bool, host: str | None, port: int | None, token_file: Path | None, data: Path, as_json: bool
-    ) -> None:
-        """Let agents ask the library: the MCP server, over stdin and stdout, or over HTTP.
+    def list_(data: Path, as_json: bool) -> None:
+        """List the organisation's agents."""
+        with gateway(data) as api:
+            found = api.get("/v2/ai_agents", limit=500)
+        if as_json:
+            print_json(found)
+            return
+        rows = [
+            (
+                each["id"],
+                each["name"],
+                each["company_id"],
+                each["capabilities"],
+                each["lock_version"],
+                when(each["updated_at"]),
+            )
+            for each in found["data"]
+        ]
+        print_table(("id", "name", "company", "capabilities", "version", "saved"), rows)
 
-        It asks the gateway of BURNISH_URL, or of the data folder, with the caller's own token, and has no other rights.
-        """
-        if over_http:
-            if token_file is not None:
-                raise click.UsageError("with --http each caller brings a token of its own: leave out --token-file")
-            _serve_http(data, host or LOCAL, MCP_PORT if port is None else port, as_json)
+    @verb(
+        agents,
+        "show",
+        example="burnish agents show AGENT > pack.json\nburnish agents show AGENT --versions",
+        exits=GATEWAY_EXITS,
+    )
+    @click.argument("agent", type=NAME)
+    @click.option("--versions", is_flag=True, help="Its history instead of its pack.")
+    @data_option
+    @json_option
+    def show(agent: str, versions: bool, data: Path, as_json: bool) -> None:
+        """Print an agent's pack, as `agents save` takes it, or its history."""
+        with gateway(data) as api:
+            if versions:
+                _show_versions(api.get(f"/v2/ai_agents/{agent}/versions")["data"], as_json)
+                return
+            found = _agent(api, agent)
+        if as_json:
+            print_json(found)
         else:
-            if host is not None or port is not None or as_json:
-                raise click.UsageError("--host, --port and --json go with --http")
-            _serve_stdio(data, token_file)
+            remark(f"agent {plain(found['id'])} of {plain(found['company_id'])}, version {found['lock_version']}")
+            exact(json.dumps(_pack(found), ensure_ascii=False, indent=2) + "\n")
+
+    @verb(
+        agents,
+        "lint",
+        example="burnish agents lint pack.json",
+        exits={**EXITS, 0: "nothing is wrong with it", FAILED: "there are findings; they are listed"},
+    )
+    @click.argument("path", metavar="FILE", type=FILE)
+    @json_option
+    def lint(path: Path, as_json: bool) -> None:
+        """Check a pack: what keeps it from doing what it says. Nothing is sent anywhere."""
+        from services.agents.domain.lint import lint as findings_of
+        from services.agents.domain.mapping import SkillPackBuilder
+
+        findings = findings_of(SkillPackBuilder().build(_read_pack(path)))
+        if as_json:
+            print_json([{"code": each.code, "where": each.where, "message": each.message} for each in findings])
+        elif findings:
+            print_table(("code", "finding"), [(each.code, each.message) for each in findings])
+        else:
+            answer(f"{plain(path.name)}: nothing is wrong with it")
+        raise SystemExit(FAILED if findings else 0)
 
 
-def _serve_stdio(data: Path, token_file: Path | None) -> None:
-    from burnish.client import url_of, where
-
-    url = url_of(data) if token_file is not None else where(data)[0]
-    token = _token(data, token_file)
-    from apps.mcp import logs, stdio
-
-    logs.configure("WARNING")
-    stdio.run(url, token)
-
-
-def _serve_http(data: Path, host: str, port: int, as_json: bool) -> None:
-    from burnish.client import url_of
-
-    gateway = url_of(data)
-    from apps.mcp import http, logs
-
-    try:
-        listening = http.listen(host, port)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no host"
-        raise Failure(f"{host}, port {port}: {reason}", "choose another with --port or --host", USAGE) from error
-    at = f"[{host}]" if ":" in host else host
-    url = f"http://{at}:{listening.getsockname()[1]}{http.PATH}"
+def _show_versions(versions: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
-        print_json({"url": url, "gateway": gateway})
-    remark(f"agents find the library at {url}; Ctrl-C stops it")
-    logs.configure()
-    http.run(gateway, host, listening)
+        print_json(list(versions))
+        return
+    rows = [
+        (each["version"], each["action"], each["actor"], when(each["at"]), short(each["pack_sha256"]), _mark(each))
+        for each in versions
+    ]
+    print_table(("version", "action", "by", "at", "pack", "from"), rows)
 
 
-def _token(data: Path, token_file: Path | None) -> Callable[[], str]:
-    """What gives the token that holds now: files are read at each call, so that a new one takes its place."""
-    if token_file is not None:
-        return lambda: _of_file(token_file)
-    given = os.environ.get("BURNISH_TOKEN")
-    if given:
-        return lambda: given
-    return lambda: _of_folder(data)
+def _mark(version: Mapping[str, Any]) -> str:
+    mark = version.get("refine")
+    return f"refine {mark['turn_id']}, option {mark['option']}" if mark else ""
 
 
-def _of_file(path: Path) -> str:
-    from burnish_sdk import ConfigurationError, address
+def _add_refining(agents: click.Group) -> None:
+    @verb(
+        agents,
+        "refine",
+        example='burnish agents refine AGENT "check my configuration for issues" --out mended.json',
+        exits={**GATEWAY_EXITS, FAILED: "there is no option"},
+    )
+    @click.argument("agent", type=NAME)
+    @click.argument("message", type=TEXT)
+    @click.option("--pack", "pack_file", type=FILE, help="The pack to refine; else the stored one.")
+    @click.option(
+        "--option", "chosen", type=click.IntRange(1, 3), default=1, show_default=True, help="Which option --out writes."
+    )
+    @click.option("--out", type=NEW_FILE, help="Write an option's pack there; nothing is saved.")
+    @data_option
+    @json_option
+    def refine(
+        agent: str, message: str, pack_file: Path | None, chosen: int, out: Path | None, data: Path, as_json: bool
+    ) -> None:
+        """Say what is wrong with an agent; see up to three ways to mend it. Nothing is saved."""
+        with gateway(data) as api:
+            pack = _read_pack(pack_file) if pack_file else _pack(_agent(api, agent))
+            body = {"user_message": message, "ai_agent": pack}
+            refined = api.post(f"/v2/ai_agents/{agent}/refine", body)["data"]
+        options = refined["options"]
+        if as_json:
+            print_json(refined)
+        else:
+            _show_refined(pack, refined)
+        if out is not None and options:
+            if chosen > len(options):
+                raise Failure(f"there is no option {chosen}", f"--option goes from 1 to {len(options)}", USAGE)
+            out.write_text(json.dumps(options[chosen - 1]["updated_ai_agent"], ensure_ascii=False, indent=2) + "\n")
+            remark(
+                f"option {chosen} is in {plain(out)}; save it with `burnish agents save {plain(agent)} {plain(out)}`"
+            )
+        raise SystemExit(0 if options else FAILED)
 
-    from libs.files import UnreadableFile, read_text
+    @verb(
+        agents,
+        "chat",
+        example='burnish agents chat AGENT "hello" "cancel order" --pack mended.json',
+        exits=GATEWAY_EXITS,
+    )
+    @click.argument("agent", type=NAME)
+    @click.argument("messages", metavar="MESSAGE...", type=TEXT, nargs=-1, required=True)
+    @click.option("--pack", "pack_file", type=FILE, help="Talk with this pack instead of the stored one.")
+    @data_option
+    @json_option
+    def chat(agent: str, messages: Sequence[str], pack_file: Path | None, data: Path, as_json: bool) -> None:
+        """Hold a conversation with the stored pack, or one that is not saved, on the engine."""
+        body: dict[str, Any] = {"messages": list(messages)}
+        if pack_file:
+            body["ai_agent"] = _read_pack(pack_file)
+        with gateway(data) as api:
+            turns = api.post(f"/v2/ai_agents/{agent}/preview", body)["data"]["turns"]
+        if as_json:
+            print_json(turns)
+            return
+        for turn in turns:
+            answer(f"> {plain(turn['message'])}")
+            for event in turn["events"]:
+                answer(f"  {event_line(event)}")
+
+
+def event_line(event: Mapping[str, str]) -> str:
+    """One event of a conversation in a sentence."""
+    skill, subject, text = (plain(event[key]) for key in ("skill", "subject", "text"))
+    told = {
+        "replied": f"{skill}: {text}",
+        "executed": f"{skill} did {subject}: {text}",
+        "failed": f"{skill} could not do {subject}: {text}",
+        "blocked": f"{skill} may not do {subject} yet: it waits for “{text}”",
+        "fired": f"{skill} reached “{subject}”",
+        "switched": f"{skill} hands over to {subject}",
+        "completed": f"{skill} is done ({subject})",
+        "handed_off": f"{skill} hands over to a person",
+        "stuck": f"{skill} is stuck: {subject}",
+    }
+    return told.get(event["kind"], plain(event["kind"]))
+
+
+def _show_refined(pack: Mapping[str, Any], refined: Mapping[str, Any]) -> None:
+    from services.agents.domain.changes import changes
+
+    for line in refined["reply"].splitlines():
+        answer(plain(line))
+    for number, option in enumerate(refined["options"], start=1):
+        changed = changes(pack, option["updated_ai_agent"])
+        answer()
+        answer(f"Option {number}" + (" (recommended)" if number == 1 else ""))
+        rows = [(each.type, each.label, _cut(each.current), _cut(each.new)) for each in changed]
+        print_table(("", "field", "now", "then"), rows)
+    for warning in refined["warnings"]:
+        remark(plain(warning))
+
+
+def _cut(value: str | None) -> str:
+    text = plain(value or "")
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def _add_saving(agents: click.Group) -> None:
+    @verb(agents, "save", example="burnish agents save AGENT pack.json --version 3", exits=GATEWAY_EXITS)
+    @click.argument("agent", type=NAME)
+    @click.argument("path", metavar="FILE", type=FILE)
+    @click.option("--version", type=INTEGER, help="The version that the pack was read at; else the one of now.")
+    @data_option
+    @json_option
+    def save(agent: str, path: Path, version: int | None, data: Path, as_json: bool) -> None:
+        """Save a pack: it is what the engine executes from now on. Blocks that the file does not have stay."""
+        pack = _read_pack(path)
+        with gateway(data) as api:
+            read_at = version or _agent(api, agent)["lock_version"]
+            saved = api.patch(f"/v2/ai_agents/{agent}", {**pack, "lock_version": read_at})["data"]
+        _saved(saved, as_json)
+
+    @verb(agents, "create", example="burnish agents create pack.json --company acme", exits=GATEWAY_EXITS)
+    @click.argument("path", metavar="FILE", type=FILE)
+    @click.option("--company", type=NAME, required=True, help="Whose agent it is.")
+    @data_option
+    @json_option
+    def create(path: Path, company: str, data: Path, as_json: bool) -> None:
+        """Make an agent of a pack."""
+        with gateway(data) as api:
+            saved = api.post("/v2/ai_agents", {**_read_pack(path), "company_id": company})["data"]
+        _saved(saved, as_json)
+
+    @verb(agents, "revert", example="burnish agents revert AGENT --to 2", exits=GATEWAY_EXITS)
+    @click.argument("agent", type=NAME)
+    @click.option("--to", "to_version", type=INTEGER, required=True, help="The version whose pack comes back.")
+    @data_option
+    @json_option
+    def revert(agent: str, to_version: int, data: Path, as_json: bool) -> None:
+        """Save the pack of an earlier version again, as a new one."""
+        with gateway(data) as api:
+            body = {"version": to_version, "lock_version": _agent(api, agent)["lock_version"]}
+            saved = api.post(f"/v2/ai_agents/{agent}/revert", body)["data"]
+        _saved(saved, as_json)
+
+
+def _saved(agent: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(dict(agent))
+    else:
+        answer(f"agent {plain(agent['id'])} is at version {agent['lock_version']}")
+
+
+def _add_setting_up(agents: click.Group) -> None:
+    @verb(
+        agents,
+        "catalog",
+        example="burnish agents catalog catalog.json\nburnish agents catalog --company acme",
+        exits=GATEWAY_EXITS,
+    )
+    @click.argument("path", metavar="[FILE]", type=FILE, required=False)
+    @click.option("--company", type=NAME, help="Show what this company's agents may use.")
+    @data_option
+    @json_option
+    def catalog(path: Path | None, company: str | None, data: Path, as_json: bool) -> None:
+        """Say, or show, which tools and which knowledge a company's agents may use."""
+        if (path is None) == (company is None):
+            raise Failure("name a file to apply, or --company to look at one", code=USAGE)
+        with gateway(data) as api:
+            if path is None:
+                found = api.get("/v2/ai_agent_catalog", company_id=company)["data"]
+            else:
+                found = api.put("/v2/ai_agent_catalog", _read_object(path))["data"]
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ("tool", "name", "description"), [(t["tool_id"], t["name"], t["description"]) for t in found["tools"]]
+        )
+        print_fields([("knowledge", ", ".join(each["kb_id"] for each in found["knowledge"]) or "–")])
+
+    @verb(agents, "flag", example="burnish agents flag on", exits=GATEWAY_EXITS)
+    @click.argument("state", type=click.Choice(["on", "off", "show"]), default="show")
+    @data_option
+    @json_option
+    def flag(state: str, data: Path, as_json: bool) -> None:
+        """Switch refining on or off, for everybody and at once."""
+        with gateway(data) as api:
+            told = api.get(REFINE_FLAG) if state == "show" else api.put(REFINE_FLAG, {"enabled": state == "on"})
+        if as_json:
+            print_json(told)
+        else:
+            answer(f"refining is {'on' if told['enabled'] else 'off'}")
+
+    @verb(agents, "engine", example="burnish agents engine ./engine --port 8790", exits={0: "stopped", 2: EXITS[2]})
+    @click.argument("folder", type=FOLDER)
+    @click.option("--port", type=click.IntRange(1, 65_535), default=8790, show_default=True)
+    @json_option
+    def engine(folder: Path, port: int, as_json: bool) -> None:
+        """Run the small agent engine by itself, on this machine, until Ctrl-C."""
+        import uvicorn
+
+        from services.agents.engine.server import build
+
+        url = f"http://127.0.0.1:{port}"
+        if as_json:
+            print_json({"url": url, "folder": str(folder)})
+        else:
+            remark(f"the engine is at {url}; give it to the agents service as BURNISH_AGENTS_ENGINE_URL")
+        uvicorn.run(build(folder), host="127.0.0.1", port=port, log_level="warning")
+
+
+def _agent(api: Gateway, agent: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/v2/ai_agents/{agent}")["data"]
+    return found
+
+
+def _pack(agent: Mapping[str, Any]) -> dict[str, Any]:
+    return {block: agent["parameters"][block] for block in BLOCKS if block in agent["parameters"]}
+
+
+def _read_pack(path: Path) -> dict[str, Any]:
+    from services.agents.domain.packs import MalformedPack, check_pack
+
+    pack = _read_object(path)
+    unknown = sorted(set(pack) - set(BLOCKS))
+    if unknown:
+        raise Failure(
+            f"{plain(path)}: {plain(unknown[0])} is no block of a pack", f"blocks are {', '.join(BLOCKS)}", USAGE
+        )
+    try:
+        return check_pack(pack)
+    except MalformedPack as error:
+        raise Failure(f"{plain(path)}: {plain(error)}", code=USAGE) from error
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    from burnish.json_text import NotJson, read_json
+    from libs.files import UnreadableFile, read_bytes
 
     try:
-        return address.token(read_text(path, MAX_TOKEN_BYTES).strip())
+        found = read_json(read_bytes(path, MAX_PACK_FILE))
     except UnreadableFile as error:
-        raise ConfigurationError("the file of the token", f"the file of the token: {error.reason}") from error
-
-
-def _of_folder(data: Path) -> str:
-    from burnish_sdk import ConfigurationError, address
-
-    note = DataFolder(data).running()
-    if note is None:
-        raise ConfigurationError("no installation", "no installation runs in the data folder now")
-    return address.token(note.token)
+        raise Failure(str(error), code=USAGE) from error
+    except NotJson as error:
+        raise Failure(f"{plain(path)}: {error}", code=USAGE) from error
+    if not isinstance(found, dict):
+        raise Failure(f"{plain(path)}: a JSON object was expected", code=USAGE)
+    return found

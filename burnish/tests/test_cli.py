@@ -34,7 +34,9 @@ touchpoints list|touchpoints show|touchpoints confirm|
 signals list|signals show|signals push|patterns list|patterns show|proposals list|
 proposals show|proposals create|proposals approve|proposals reject|proposals waive|proposals bad-signals|
 suites import|suites list|suites waiting|spend|ledger list|ledger head|ledger verify|dlq list|dlq show|dlq replay|
-qa lint|qa convert|qa template|qa search|qa chunks|qa feedback|qa show|qa documents|qa report|qa export|qa ingest
+qa lint|qa convert|qa template|qa search|qa chunks|qa feedback|qa show|qa documents|qa report|qa export|qa ingest|
+agents list|agents show|agents lint|agents refine|agents chat|agents save|agents create|agents revert|agents catalog|
+agents flag|agents engine
 """
 
 

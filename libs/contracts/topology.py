@@ -434,6 +434,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
     ServiceEntry(
         "agents",
         says=(AgentSavedV1,),
+        hears=_registered("agents"),
         answers=(
             ListAgents,
             GetAgent,

@@ -20,7 +20,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 @dataclass(frozen=True)
 class Operation(Generic[T]):
-    """`path` is below `/api/refinement`, or begins with `/api/`. `reply` reads the answer; None takes any JSON."""
+    """`path` is below `/api/refinement`, or begins with `/api/` or `/v2/`. `reply` reads the answer; None any JSON."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Operation(Generic[T]):
     @property
     def address(self) -> str:
         """The path below the gateway's URL."""
-        return self.path if self.path.startswith("/api/") else f"{API}{self.path}"
+        return self.path if self.path.startswith(("/api/", "/v2/")) else f"{API}{self.path}"
 
     @property
     def repeatable(self) -> bool:

@@ -188,7 +188,7 @@ def _refusal(answer: Answer) -> BurnishError:
     status = answer.status
     if status < 400:
         return UnexpectedAnswer("it leads elsewhere", status=status)
-    told = _object(answer.body)
+    told = _flat(_object(answer.body))
     if told is None or not any(key in told for key in ("detail", "title", "code", "errors")):
         told = {}
     detail = told.get("detail") or told.get("title") or f"the gateway answered {status}"
@@ -201,6 +201,15 @@ def _refusal(answer: Answer) -> BurnishError:
         extra={key: value for key, value in told.items() if key not in _KNOWN and value is not None},
         retry_after=_seconds(answer.headers.get("retry-after")),
     )
+
+
+def _flat(told: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The shape of `/v2`, `{"error": {"messages": [...]}}`, as the other one."""
+    error = told.get("error") if told else None
+    if not isinstance(error, dict) or not isinstance(error.get("messages"), list):
+        return told
+    more = {key: value for key, value in error.items() if key != "messages"}
+    return {"detail": "; ".join(str(message) for message in error["messages"][:20]), **more}
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from libs import touchpoints
+from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries.agents import (
     ApplyAgentCatalog,
     CreateAgent,
@@ -40,6 +42,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     saving = Saving(db, engine)
     refiner = Refiner(ModelPool(timeout_s=settings.refine_timeout_s, opener=opener), settings.model)
 
+    service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.answer(ListAgents, answers.answer_list, db=db)
     service.answer(GetAgent, answers.answer_get, db=db)
     service.answer(CreateAgent, answers.answer_create, saving=saving)

@@ -35,7 +35,7 @@ class Engine:
     @classmethod
     def within(cls, app: FastAPI) -> Engine:
         """An engine in this very process, spoken to in the same way."""
-        transport = httpx.ASGITransport(app=app)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         return cls(httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=TIMEOUT_S))
 
     async def close(self) -> None:

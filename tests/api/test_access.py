@@ -72,6 +72,10 @@ async def test_every_endpoint_is_denied_to_everyone_but_admins(api: Api) -> None
                 continue
             response = await client.request(method, path, content=b"{broken")
             assert response.status_code == status, (name, method, path)
+            if path.startswith("/v2/"):  # nobody here is of an organisation; who is, test_agents looks at
+                assert list(response.json()) == ["error"]
+                assert list(response.json()["error"]) == ["messages"]
+                continue
             body = response.json()
             body.pop("detail")
             assert body == {**UNIFORM, "status": status}
@@ -94,8 +98,10 @@ async def test_only_the_open_addresses_are_open(api: Api) -> None:
 
 
 async def test_an_admin_is_let_in_everywhere(api: Api) -> None:
-    client = await api.admin()
+    client = await api.admin(organization="desk")
     for method, path in await endpoints(api):
+        if path.endswith("/refine"):  # which is behind a switch, too
+            continue
         response = await client.request(method, path, content=b"{broken")
         assert response.status_code not in (401, 403), (method, path)
         assert response.status_code != 500, (method, path, response.text)

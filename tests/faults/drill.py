@@ -28,7 +28,10 @@ TOUCHPOINT = "drill.intent"
 BATCH = 20
 PUSHERS = 4
 SETTLE_S = 240.0
-VICTIMS = ("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry", "gateway", "qa_ingest")
+VICTIMS = (
+    *("scanner", "normaliser", "pattern_detector", "proposal", "ab_runner", "registry"),
+    *("gateway", "qa_ingest", "agents"),
+)
 SERVERS = ("postgres", "nats")
 PROMPT = "## Labels\n\n### a\nAbout a.\n\n### b\nAbout b.\n"
 

@@ -23,6 +23,7 @@ KEYS: dict[UUID | None, UUID] = {A: uuid4(), B: uuid4(), None: uuid4()}
 LIBRARY = (
     *("documents", "chunks", "ingest_runs", "ingest_rejects", "q_a_extractions", "q_a_pairs", "q_a_pair_history"),
     *("question_variants", "citations", "suggestions", "embedding_cache", "uploads", "upload_parts"),
+    *("compared_pairs",),
 )
 ONLY_FOR_SOMEBODY = {("qa_ingest", "workspaces"): "id", **{("qa_ingest", name): "workspace_id" for name in LIBRARY}}
 """Tables whose rows are never read but for a workspace: the service itself sees none. With the column."""
@@ -38,6 +39,8 @@ OF_NO_WORKSPACE = {
     *{("scanner", table) for table in ("sources", "watermarks", "recent_rows", "scan_runs")},
     # one row for the whole ledger; keys of callers
     *{("registry", "ledger_head"), ("registry", "idempotency_keys"), ("gateway", "idempotency_keys")},
+    # when somebody asked for what is limited; switches that hold for everybody
+    *{("gateway", "recent_requests"), ("agents", "flags")},
 }
 
 _TABLES = """
@@ -84,16 +87,16 @@ async def test_a_reader_sees_the_workspaces_named_and_what_has_none(
     admin: asyncpg.Connection[asyncpg.Record], database: OpenDatabase, service: str
 ) -> None:
     scoped = [table["name"] for table in await admin.fetch(_TABLES, [service]) if table["forced"]]
-    await _fill(admin, service, scoped)
+    owned = await _fill(admin, service, scoped)
     db = await database(service)
     for table in scoped:
         strict = (service, table) in ONLY_FOR_SOMEBODY
-        shared: set[UUID | None] = set() if strict else {None}
+        shared: set[UUID | None] = set() if table in owned else {None}
         assert await _seen(db, table, (A,)) == shared | {A}, table
         assert await _seen(db, table, (A, B)) == shared | {A, B}, table
         assert await _seen(db, table, ()) == shared, table
         assert await _seen(db, table, (uuid4(),)) == shared, table
-        assert await _seen(db, table, None) == (set() if strict else {None, A, B}), table
+        assert await _seen(db, table, None) == (set() if strict else shared | {A, B}), table
         async with db.connection() as conn, conn.transaction():
             await conn.execute("SELECT set_config('burnish.workspaces', '', true)")
             assert await _whose(conn, table) == set(), table
@@ -189,7 +192,9 @@ _COLUMNS = """
 SELECT attname AS name, format_type(atttypid, atttypmod) AS kind FROM pg_attribute
 WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attidentity = '' AND attgenerated = ''
 """
+_NEVER_NULL = "SELECT attnotnull FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2"
 _SOME = {
+    "json": "'{}'",
     "integer": "(random() * 1e9)::int",
     "bigint": "(random() * 1e9)::bigint",
     "boolean": "false",
@@ -203,16 +208,23 @@ _SOME = {
 }
 
 
-async def _fill(admin: asyncpg.Connection[asyncpg.Record], service: str, tables: list[str]) -> None:
-    """A row of A, of B and of no workspace in each table. Constraints go first: the rows need not make sense."""
+async def _fill(admin: asyncpg.Connection[asyncpg.Record], service: str, tables: list[str]) -> set[str]:
+    """A row of A, of B and of no workspace in each table; the tables whose every row belongs to a workspace.
+
+    Constraints go first: the rows need not make sense.
+    """
+    owned = set()
     await admin.execute(f'SET search_path = "{service}", extensions; SET session_replication_role = replica')
     for statement in await admin.fetch(_CONSTRAINTS, service):
         await admin.execute(statement[0])
     for table in tables:
         scope_column = ONLY_FOR_SOMEBODY.get((service, table), "workspace_id")
+        if (service, table) in ONLY_FOR_SOMEBODY or await admin.fetchval(_NEVER_NULL, table, scope_column):
+            owned.add(table)
         for workspace, key in KEYS.items():
-            if workspace is not None or (service, table) not in ONLY_FOR_SOMEBODY:
+            if workspace is not None or table not in owned:
                 await _insert(admin, table, key, {scope_column: workspace})
+    return owned
 
 
 async def _insert(

@@ -188,7 +188,7 @@ _REASONS: Mapping[str | None, str] = {
 def _invalid_exit_reason(pack: Json, finding: Finding) -> Iterator[Patches]:
     completion = _skill(pack, finding).get("completion") or {}
     close = get_close_matches(finding.subject, linter.EXIT_REASONS, n=1)
-    for reason in dict.fromkeys([*close, _REASONS.get(completion.get("type"), "completed"), "completed", "failed"]):
+    for reason in dict.fromkeys([*close, _REASONS.get(completion.get("type"), "completed")]):
         yield [_op("replace", finding.where, reason)]
 
 

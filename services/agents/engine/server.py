@@ -1,4 +1,4 @@
-"""The small engine as an HTTP server: for tests, the demo and preview. `python -m services.agents.engine`.
+"""The small engine as an HTTP server: for tests, the demo and preview. `burnish agents engine` runs it by itself.
 
 It keeps agents and vector stores as files of one folder, and a log with a line for each request that changes something;
 holding a conversation writes nothing.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,8 +103,6 @@ class Folder:
     def _log(self, method: str, kind: str, name: str) -> None:
         with (self._root / "requests.log").open("a") as log:
             log.write(f"{method} {kind} {name}\n")
-            log.flush()
-            os.fsync(log.fileno())
 
 
 def build(root: Path) -> FastAPI:

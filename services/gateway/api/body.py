@@ -38,12 +38,11 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = LARGER.get(scope["path"], MAX_BODY_BYTES)
+        path = scope["path"]
+        most = LARGER.get(path, MAX_BODY_BYTES)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > most:
-            await too_large(most)(scope, receive, send)
-        if not declared.isdigit() or int(declared) > MAX_BODY_BYTES:
-            await _too_large(scope["path"])(scope, receive, send)
+            await too_large(most, path)(scope, receive, send)
             return
         received = 0
 
@@ -58,19 +57,16 @@ class BodyLimit:
         try:
             await self._app(scope, counted, send)
         except _TooLarge:
-            await too_large(most)(scope, receive, send)
-            await _too_large(scope["path"])(scope, receive, send)
+            await too_large(most, path)(scope, receive, send)
 
 
 class _TooLarge(BaseException):
     """Passes every handler of exceptions on its way out."""
 
 
-def too_large(most: int = MAX_BODY_BYTES) -> Any:
-    """413 with what would be right."""
-    return problem(413, "too_large", f"a request's body is at most {most:,} bytes")
-def _too_large(path: str) -> Any:
-    detail = f"a request's body is at most {MAX_BODY_BYTES:,} bytes"
+def too_large(most: int = MAX_BODY_BYTES, path: str = "") -> Any:
+    """413 with what would be right; below `/v2`, 400 in its shape."""
+    detail = f"a request's body is at most {most:,} bytes"
     if path.startswith("/v2/"):
         return JSONResponse({"error": {"messages": [detail]}}, status_code=400)
     return problem(413, "too_large", detail)
