@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 Role = Literal["owner", "supervisor", "admin", "editor"]
-Scope = Literal["signals:write", "signals:write:self", "prompts:read", "exposures:write", "pairs:sensitive"]
+Scope = Literal[
+    "signals:write", "signals:write:self", "prompts:read", "exposures:write", "pairs:sensitive", "pairs:draft"
+]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SCOPES: tuple[Scope, ...] = get_args(Scope)

@@ -40,10 +40,14 @@ from libs.contracts.events.qa_ingest import (
     QaDocumentDeletedV1,
     QaDocumentIngestedV1,
     QaDocumentRejectedV1,
+    QaExtractionCreatedV1,
+    QaExtractionInvalidatedV1,
     QaPairArchivedV1,
+    QaPairCreatedV1,
     QaPairPublishedV1,
     QaPairSupersededV1,
     QaPairUnpublishedV1,
+    QaPairUpdatedV1,
 )
 from libs.contracts.events.registry import (
     DriftDetectedV1,
@@ -90,6 +94,7 @@ from libs.contracts.queries.proposal import (
     RejectProposal,
     WaiveProposal,
 )
+from libs.contracts.queries.qa_curation import COMMANDS as CURATION
 from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
     ExportPairs,
@@ -384,6 +389,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             FollowObject,
             GetProposalSpending,
             GetRunSpending,
+            *CURATION,
             ListScanRuns,
             ListSignals,
             CountSignals,
@@ -458,6 +464,10 @@ SERVICES: tuple[ServiceEntry, ...] = (
             QaDocumentIngestedV1,
             QaDocumentRejectedV1,
             QaDocumentDeletedV1,
+            QaExtractionCreatedV1,
+            QaExtractionInvalidatedV1,
+            QaPairCreatedV1,
+            QaPairUpdatedV1,
             QaPairPublishedV1,
             QaPairArchivedV1,
             QaPairSupersededV1,
@@ -482,6 +492,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             PutFormPart,
             MatchForm,
             GetFormPart,
+            *CURATION,
         ),
     ),
 )

@@ -8,6 +8,7 @@ from functools import partial
 from libs import touchpoints
 from libs.contracts.events.bucket_store import ObjectNotifiedV1
 from libs.contracts.events.registry import TouchpointRegisteredV1
+from libs.contracts.queries import qa_curation as asked
 from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
     ExportPairs,
@@ -22,9 +23,11 @@ from libs.contracts.queries.qa_ingest import (
     UploadDocument,
 )
 from libs.embeddings import embedder_from
+from libs.service_kit import requests
 from libs.service_kit.service import Service
-from services.qa_ingest import answers, handlers, matching
+from services.qa_ingest import answers, curating, handlers, matching
 from services.qa_ingest.buckets import kind_of, opened
+from services.qa_ingest.curating import Governance
 from services.qa_ingest.embedding import Embedding
 from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
@@ -33,6 +36,8 @@ from services.qa_ingest.settings import Settings
 from services.qa_ingest.uploads import Uploads
 
 UPLOADS_EVERY_S = 30.0
+OVERDUE_EVERY_S = 300.0
+FORGET_REQUESTS_EVERY_S = 3600.0
 
 FORGET_EVERY_S = 60.0
 FORMS_AT_ONCE = 2
@@ -49,6 +54,7 @@ def build(settings: Settings) -> Service:
     hints = Hints(ingest)
     uploads = Uploads(db, ingest)
     embedding = Embedding(db, embedder, uploads.workspaces, tunings.of(embedder.model))
+    governance = Governance(db, settings.qa_review_grace_days, uploads.workspaces)
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_batch(ObjectNotifiedV1, handlers.on_objects_notified, hints=hints)
@@ -73,6 +79,24 @@ def build(settings: Settings) -> Service:
         tunings=tunings,
     )
     service.answer(GetFormPart, matching.answer_get_form_part, db=db)
+    service.answer(asked.CreatePair, curating.answer_create, db=db)
+    service.answer(asked.PromoteExtraction, curating.answer_promote, db=db)
+    service.answer(asked.EditPair, curating.answer_edit, db=db)
+    service.answer(asked.ProposeEdit, curating.answer_propose, db=db)
+    service.answer(asked.MergePairs, curating.answer_merge, db=db)
+    service.answer(asked.SplitPair, curating.answer_split, db=db)
+    service.answer(asked.SupersedePair, curating.answer_supersede, db=db)
+    service.answer(asked.ArchivePair, curating.answer_archive, db=db)
+    service.answer(asked.RestorePair, curating.answer_restore, db=db)
+    service.answer(asked.VerifyPair, curating.answer_verify, db=db)
+    service.answer(asked.PublishPair, curating.answer_publish, db=db)
+    service.answer(asked.ReviewPair, curating.answer_review, db=db)
+    service.answer(asked.DeletePair, curating.answer_delete, db=db)
+    service.answer(asked.UndoOperation, curating.answer_undo, db=db)
+    service.answer(asked.ListSuggestions, curating.answer_suggestions, db=db)
+    service.answer(asked.AcceptSuggestion, curating.answer_accept, db=db)
+    service.answer(asked.DismissSuggestion, curating.answer_dismiss, db=db)
+    service.answer(asked.ListReviews, curating.answer_reviews, db=db, grace_days=settings.qa_review_grace_days)
     service.on_start(ingest.prepare)
     service.on_start(hints.start)
     service.on_stop(hints.stop)
@@ -84,4 +108,6 @@ def build(settings: Settings) -> Service:
         service.on_stop(each.bucket.close)
     service.every(FORGET_EVERY_S, "forms", partial(matching.forget_expired, db))
     service.every(settings.qa_embed_every_s, "embedding", embedding.embed_missing)
+    service.every(OVERDUE_EVERY_S, "reviews", governance.mark_overdue)
+    service.every(FORGET_REQUESTS_EVERY_S, "requests", partial(requests.forget_old, db))
     return service

@@ -23,7 +23,7 @@ from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Database, Transaction
 from services.qa_ingest import drafts, metrics, sandbox
 from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is_source
-from services.qa_ingest.domain import changes, pair_facts
+from services.qa_ingest.domain import changes, extraction_facts, pair_facts
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.chunks import Chunk, is_text, split
@@ -210,6 +210,7 @@ class Ingest:
         gone: list[UUID] = []
         if before is not None:
             gone = await extractions.invalidate(tx.conn, before.id, "source_changed")
+            tx.emit(*extraction_facts.invalidated(before.id, received.workspace_id, "source_changed", gone, started))
             await documents.end(tx.conn, before.id, "replaced")
             await suggestions.outdate(tx.conn, gone)
         document_id = await documents.insert(tx.conn, received, "live")
@@ -224,6 +225,8 @@ class Ingest:
         run_id = await documents.add_run(tx.conn, received.workspace_id, document_id, received, run)
         at = datetime.now(UTC)
         ids = await extractions.add(tx.conn, received, document_id, run_id, now, comparison.carried, at.isoformat())
+        made = [ids[ordinal] for ordinal in sorted(ids)]
+        tx.emit(*extraction_facts.came(document_id, received.workspace_id, received.extractor, made, at))
         await self._flag(tx, received, comparison.changed, ids, "its source says something else now")
         if binding.curate_as_pair:
             await _Curation(tx, binding, received, document_id, at).curate(found.pairs, ids, comparison.carried)
@@ -286,6 +289,8 @@ class Ingest:
             await drafts.begin(tx.conn, bound.workspace_id, key)
             promoted = [live for live in await extractions.live(tx.conn, before.id) if live.pair_id is not None]
             gone = await extractions.invalidate(tx.conn, before.id, "source_deleted")
+            at = datetime.now(UTC)
+            tx.emit(*extraction_facts.invalidated(before.id, bound.workspace_id, "source_deleted", gone, at))
             await suggestions.outdate(tx.conn, gone)
             await documents.end(tx.conn, before.id, "deleted")
             lost = [changes.Changed(live.pair_id, live.extraction_id, None) for live in promoted if live.pair_id]
@@ -359,16 +364,19 @@ class _Curation:
                 edits.append(self._edit(envelope, pair["id"], ids.get(envelope.ordinal)))
             elif pair is not None and envelope.ordinal in ids and envelope.ordinal not in carried:
                 promoted[ids[envelope.ordinal]] = pair["id"]
-        await operations.say(self._tx.conn, Operation(BY, "initial_ingest", self._received.object_key))
+        operation = Operation(BY, "initial_ingest", self._received.object_key)
+        await operations.say(self._tx.conn, operation)
         rows = [self._row(envelope, ids.get(envelope.ordinal)) for envelope in new]
         await pairs.add(self._tx.conn, rows)
-        await self._tell_published(rows)
+        await self._tell_new(rows, operation)
         promoted |= {ids[each.ordinal]: row["id"] for each, row in zip(new, rows, strict=True) if each.ordinal in ids}
         await extractions.promote(self._tx.conn, promoted, BY)
         await suggestions.add(self._tx.conn, edits)
 
-    async def _tell_published(self, rows: Sequence[dict[str, Any]]) -> None:
+    async def _tell_new(self, rows: Sequence[dict[str, Any]], operation: Operation) -> None:
         """New pairs are known without reading their history: there may be very many."""
+        of = self._received.workspace_id
+        self._tx.emit(*(pair_facts.created(row, of, operation.operation_id, BY, self._at) for row in rows))
         served = [row for row in rows if pair_facts.is_served({**row, "superseded_by": None})]
         if served:
             home = await history.home(self._tx.conn, self._received.workspace_id)

@@ -7,6 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 DOCUMENTS = Counter("burnish_qa_documents_total", "Objects that were followed, by what came of it", ["outcome"])
 EMBEDDED = Counter("burnish_qa_embedded_total", "Questions that got their vector")
 FORMS = Counter("burnish_qa_forms_total", "Forms and lists of questions that were matched, by format", ["format"])
+OPERATIONS = Counter("burnish_qa_operations_total", "What was done with pairs, by kind", ["kind"])
 SEARCHES = Counter("burnish_qa_searches_total", "Searches, by whether anything was found", ["result"])
 SEARCH_SECONDS = Histogram("burnish_qa_search_seconds", "How long the lanes of a search take", buckets=(
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,

@@ -30,6 +30,9 @@ class Settings(KitSettings):
         default=SecretStr(""), description="of the NATS user `qa_buckets`, in whose account object stores are"
     )
     qa_embed_every_s: float = Field(default=2.0, gt=0, description="how often is looked for questions without a vector")
+    qa_review_grace_days: int = Field(
+        default=14, ge=0, le=365, description="so long after it is due a review is overdue, in days"
+    )
     qa_embedder: str = Field(default="static", description="static, sentence-transformers or openai")
 
     @property

@@ -17,4 +17,5 @@ async def tell(tx: Transaction[Any], workspace_id: UUID, operation: Operation) -
     if not changes:
         return
     home = await history.home(tx.conn, workspace_id)
+    tx.emit(*(pair_facts.version(change, operation.operation_id) for change in changes))
     tx.emit(*(fact for change in changes for fact in pair_facts.said(change, home)))

@@ -128,3 +128,73 @@ class QaPairUnpublishedV1(EventData):
     def natural_key(self) -> str:
         """The pair and its version."""
         return f"{self.pair_id}|{self.version}"
+
+
+class QaPairCreatedV1(EventData):
+    """A pair is in the library: made by a person or an agent, promoted, or of a bundle."""
+
+    type: ClassVar[str] = "qa.pair.created.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    publication_status: Name
+    origin_kind: Name
+    operation_id: UUID
+    created_by: Name
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The pair."""
+        return str(self.pair_id)
+
+
+class QaPairUpdatedV1(EventData):
+    """A pair has another version: `change_type` says by what, `changed` names what of it is different now."""
+
+    type: ClassVar[str] = "qa.pair.updated.v1"
+
+    pair_id: UUID
+    workspace_id: UUID
+    version: int = Field(ge=1)
+    change_type: Name
+    changed: tuple[Name, ...] = ()
+    operation_id: UUID
+    updated_by: Name
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The pair and its version."""
+        return f"{self.pair_id}|{self.version}"
+
+
+class QaExtractionCreatedV1(EventData):
+    """Extractions of a document are live, in the order of the file; a large file is told of in several parts."""
+
+    type: ClassVar[str] = "qa.extraction.created.v1"
+
+    document_id: UUID
+    workspace_id: UUID
+    extractor: Name
+    extraction_ids: tuple[UUID, ...] = Field(min_length=1, max_length=1_000)
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The first of them: an extraction comes once."""
+        return str(self.extraction_ids[0])
+
+
+class QaExtractionInvalidatedV1(EventData):
+    """Extractions of a document are served no more, because their file changed or is gone."""
+
+    type: ClassVar[str] = "qa.extraction.invalidated.v1"
+
+    document_id: UUID
+    workspace_id: UUID
+    reason: Name
+    extraction_ids: tuple[UUID, ...] = Field(min_length=1, max_length=1_000)
+    at: Instant
+
+    def natural_key(self) -> str:
+        """The first of them: an extraction is invalidated once."""
+        return str(self.extraction_ids[0])

@@ -20,6 +20,7 @@ from services.gateway.routers import (
     normaliser,
     pattern_detector,
     proposal,
+    qa_curation,
     qa_forms,
     qa_ingest,
     registry,
@@ -32,9 +33,9 @@ LIBRARY_PREFIX = "/api/qa"
 ABOUT = """The refinement loop over HTTP: push signals, read patterns, measure and decide on proposals, see or change
 which version of a prompt is live.
 
-Every request carries `Authorization: Bearer <JWT>` of an admin, except `POST /signals` (scope `signals:write`) and
-`GET …/live` (scope `prompts:read`). Every failure is `application/problem+json` with a stable `code`; a 409 tells the
-state that holds now, a 422 names each field."""
+Every request carries `Authorization: Bearer <JWT>` of an admin, except `POST /signals` (scope `signals:write`),
+`GET …/live` (scope `prompts:read`), and the library (`/api/qa`), where editors do all but delete. Every failure is
+`application/problem+json` with a stable `code`; a 409 tells the state that holds now, a 422 names each field."""
 ROUTERS = (
     live,
     normaliser,
@@ -67,6 +68,8 @@ def build_api(gateway: Gateway) -> FastAPI:
     app.include_router(qa_ingest.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     app.include_router(qa_forms.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     app.include_router(agents.router, prefix=v2.PREFIX)
+    for library in (qa_curation, qa_ingest, qa_forms):
+        app.include_router(library.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     errors.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, verifier=gateway.verifier)

@@ -17,9 +17,11 @@ from libs.contracts.envelope import EventData
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.qa_ingest import (
     QaPairArchivedV1,
+    QaPairCreatedV1,
     QaPairPublishedV1,
     QaPairSupersededV1,
     QaPairUnpublishedV1,
+    QaPairUpdatedV1,
 )
 from libs.contracts.signals import EvidenceRef, SignalPayload
 from libs.contracts.vocabulary import Scope, SignalType
@@ -35,6 +37,9 @@ TRIVIAL = 0.05
 MOST_WORDS = 2_000
 """Of each side are compared; what is behind counts as equal or different as a whole."""
 LONGEST = 2_000
+
+BOOKKEEPING = frozenset({"version", "updated_at", "updated_by"})
+"""What every version of a pair has of its own."""
 
 Snapshot = Mapping[str, Any]
 
@@ -91,6 +96,46 @@ def published(pair: Snapshot, workspace_id: UUID, version: int, at: datetime, ho
         question=pair["question_text"],
         answer=pair["answer_standard"],
         published_at=at,
+    )
+
+
+def created(pair: Snapshot, workspace_id: UUID, operation_id: UUID, by: str, at: datetime) -> QaPairCreatedV1:
+    """The fact that there is a new pair."""
+    return QaPairCreatedV1(
+        pair_id=pair["id"],
+        workspace_id=workspace_id,
+        version=1,
+        publication_status=pair["publication_status"],
+        origin_kind=pair["origin_kind"],
+        operation_id=operation_id,
+        created_by=by,
+        at=at,
+    )
+
+
+def removed(pair: Snapshot, by: str, at: datetime) -> list[EventData]:
+    """What the end of a pair says: for others it is what archiving is. Nothing, where it is archived already."""
+    if pair["publication_status"] == "archived":
+        return []
+    version = pair["version"] + 1
+    place = {"pair_id": pair["id"], "workspace_id": pair["workspace_id"], "version": version}
+    return [QaPairArchivedV1(**place, archived_by=by, at=at)]
+
+
+def version(change: Change, operation_id: UUID) -> EventData:
+    """The fact that there is a new pair, or another version of one."""
+    before, after = change.before, change.after
+    if before is None:
+        return created(after, change.workspace_id, operation_id, change.by, change.at)
+    return QaPairUpdatedV1(
+        pair_id=change.pair_id,
+        workspace_id=change.workspace_id,
+        version=change.version,
+        change_type=change.change_type,
+        changed=tuple(sorted(name for name in after if name not in BOOKKEEPING and after[name] != before.get(name))),
+        operation_id=operation_id,
+        updated_by=change.by,
+        at=change.at,
     )
 
 
