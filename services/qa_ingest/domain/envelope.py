@@ -15,6 +15,8 @@ MAX_TEXT = 500
 MAX_ITEMS = 200
 MAX_CADENCE_DAYS = 1_095
 MAX_EXCERPT = 300
+FRAGMENT = 20
+"""Answers of fewer characters are flagged: they are taken, and a person should look at them."""
 
 Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
 PublicationStatus = Literal["draft", "in_review", "published", "archived"]

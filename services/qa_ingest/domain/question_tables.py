@@ -10,6 +10,7 @@ from typing import Literal
 
 from services.qa_ingest.domain.dates import NotADate, stamped
 from services.qa_ingest.domain.envelope import (
+    FRAGMENT,
     MAX_ANSWER,
     MAX_ID,
     MAX_QUESTION,
@@ -27,7 +28,6 @@ Role = Literal[
 ]  # fmt: skip
 
 CONFIDENCE = 1.0
-FRAGMENT = 20
 MAX_LABEL = 300
 """A text over all columns that is longer heads nothing."""
 POSITIONAL = {

@@ -17,6 +17,7 @@ from markdown_it.token import Token
 
 from services.qa_ingest.domain.blocks import Problem, normalise
 from services.qa_ingest.domain.envelope import (
+    FRAGMENT,
     MAX_ANSWER,
     MAX_ID,
     MAX_QUESTION,
@@ -35,7 +36,6 @@ from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 from services.qa_ingest.extractors.text import decode
 
 CONFIDENCE = 0.9
-FRAGMENT = 20
 
 _ID = re.compile(r"[^\w\[\]]*\[?([A-Z][A-Z0-9]{1,11}-\d{1,6})\]?\s*[:.)–—-]*\s*(.*)\Z", re.DOTALL)
 _NUMBER = re.compile(r"(?:Q\s*)?\d{1,4}(?:\.\d{1,4})*[.):]\s+(?=\S)", re.IGNORECASE)

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from services.qa_ingest.domain.blocks import Problem, normalise
 from services.qa_ingest.domain.envelope import (
+    FRAGMENT,
     MAX_ANSWER,
     MAX_ID,
     MAX_QUESTION,
@@ -28,7 +29,6 @@ from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 from services.qa_ingest.extractors.text import decode
 
 CONFIDENCE = 0.9
-FRAGMENT = 20
 _RULE = re.compile(r"---[ \t]*\Z")
 _KEY = re.compile(r"([A-Za-z][\w-]{0,39})[ \t]*:(?:[ \t]+(.*))?\Z")
 _MODULE = re.compile(r"\[(ALL|STANDARD|ADVANCED)\][ \t]*", re.IGNORECASE)

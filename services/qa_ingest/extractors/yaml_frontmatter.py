@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from services.qa_ingest.domain.blocks import Problem, normalise
 from services.qa_ingest.domain.bundle import Bundle, BundleRejected, Placed, parse
 from services.qa_ingest.domain.conversion import SAME
-from services.qa_ingest.domain.envelope import Envelope, Extracted, Notice, Place, Tally, Variant
+from services.qa_ingest.domain.envelope import FRAGMENT, Envelope, Extracted, Notice, Place, Tally, Variant
 from services.qa_ingest.extractors.base import Extractor, File, FileRejected
 
 
@@ -51,6 +51,7 @@ def _envelope(ordinal: int, placed: Placed) -> Envelope:
         id_token=entry.id,
         answer_text=entry.answer_standard,  # what is searched, and shown where only one answer has room
         variants=tuple(Variant(question=each) for each in entry.alternate_phrasings),
+        fragment=len(entry.answer_standard) < FRAGMENT,
         metadata=dict(entry.metadata),
         **{name: getattr(entry, name) for name in SAME},
     )

@@ -8,6 +8,7 @@ import pytest
 
 from services.qa_ingest.domain.bundle_keys import FIELDS
 from services.qa_ingest.domain.envelope import Envelope
+from services.qa_ingest.extractors import run
 from services.qa_ingest.extractors.base import File, FileRejected
 from services.qa_ingest.extractors.yaml_frontmatter import YamlFrontmatter
 from services.qa_ingest.tests.test_bundle import WHOLE, WORKSPACE, block
@@ -45,3 +46,16 @@ def test_a_file_that_is_no_bundle_or_no_text_is_refused_with_a_code() -> None:
         with pytest.raises(FileRejected) as refused:
             YamlFrontmatter().extract(File("a.md", content))
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize(("answer", "fragment"), [("x" * 19, True), ("x" * 20, False)])
+def test_short_answers_are_flagged_by_every_extractor(answer: str, fragment: bool) -> None:
+    bundle = block("question: Why?", answer)
+    for kind, name, text in (
+        ("yaml_frontmatter_v1", "a.md", bundle),
+        ("pseudo_yaml_v1", "a.md", bundle),
+        ("markdown_heading_v1", "a.md", f"# Why?\n\n{answer}\n"),
+        ("xlsx_table_v1", "a.csv", f"Question,Answer\nWhy?,{answer}\n"),
+    ):
+        (pair,) = run(kind, File(name, text.encode())).pairs
+        assert pair.fragment is fragment, kind
