@@ -223,7 +223,7 @@ class RemoteModel:
         if status in NOT_MADE and code not in ("insufficient_quota", "billing_hard_limit_reached"):
             busy = {429: "asks for fewer calls", 529: "is overloaded", 503: "is overloaded"}.get(status, "failed")
             wait = retry_after_s(response.headers)
-            after = f", not before {wait:.3g} s" if wait is not None else ""
+            after = f", not before {wait:,.2f} s" if wait is not None else ""
             reason = f"{self._whole_name} {busy} (HTTP {status}{after})"
             return Attempt(reason, retryable=True, again=True, retry_after_s=wait)
         said = " ".join(part for part in (f"HTTP {status}", code, field and f"at {field}") if part)

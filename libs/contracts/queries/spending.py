@@ -8,6 +8,9 @@ from libs.contracts.queries.base import Query, Reply
 from libs.contracts.spending import BudgetStanding, CallSpending, DaySpending
 from libs.contracts.vocabulary import TouchpointId
 
+MAX_DAY_ROWS = 4_000
+"""Rows of days in one answer, which is then well below what the bus carries."""
+
 
 class Spending(Reply):
     """Days, newest first and the dearest first within one; calls, newest first."""

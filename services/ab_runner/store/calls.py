@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from libs.contracts.queries.spending import MAX_DAY_ROWS
 from libs.contracts.spending import CallSpending, DaySpending
 from libs.contracts.text import without_nul
 from libs.llm import Budget, Order, Settled, Spent
@@ -62,11 +63,12 @@ FROM (
     SELECT day, touchpoint_id, provider, model, calls, input_tokens, output_tokens, usd, 0 AS open_calls, 0 AS open_usd
     FROM model_spend
     UNION ALL
-    SELECT (started_at AT TIME ZONE 'UTC')::date, touchpoint_id, provider, model, calls, 0, 0, 0, calls, most_usd
+    SELECT (started_at AT TIME ZONE 'UTC')::date, touchpoint_id, provider, model, calls, 0, 0, 0, calls,
+           coalesce(most_usd, 0)
     FROM model_calls WHERE finished_at IS NULL AND NOT free
 ) AS every
 WHERE day > (now() AT TIME ZONE 'UTC')::date - $1::int AND ($2::text IS NULL OR touchpoint_id = $2)
-GROUP BY day, touchpoint_id, provider, model ORDER BY day DESC, usd DESC, touchpoint_id, provider, model
+GROUP BY day, touchpoint_id, provider, model ORDER BY day DESC, usd DESC, touchpoint_id, provider, model LIMIT $3
 """
 _LATEST = """
 SELECT call_id, touchpoint_id, provider, model, run_id AS work_id, started_at, finished_at, input_tokens,
@@ -92,8 +94,8 @@ async def spent(conn: Connection, touchpoint_id: str, budget: Budget) -> Spent:
 
 
 async def by_day(conn: Connection, touchpoint_id: str | None, days: int) -> tuple[DaySpending, ...]:
-    """What the last days cost, today included."""
-    rows = await conn.fetch(_BY_DAY, days, touchpoint_id)
+    """What the last days cost, today included; one row more than an answer holds, where there are more."""
+    rows = await conn.fetch(_BY_DAY, days, touchpoint_id, MAX_DAY_ROWS + 1)
     return tuple(DaySpending(caller=CALLER, **row) for row in rows)
 
 

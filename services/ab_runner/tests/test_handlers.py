@@ -20,7 +20,7 @@ from libs.contracts.events.ab_runner import (
     ShardRequestedV1,
 )
 from libs.contracts.events.registry import VersionActivatedV1, VersionRolledBackV1
-from libs.contracts.queries.ab_runner import GetRun, ListRuns
+from libs.contracts.queries.ab_runner import GetRun, GetRunSpending, ListRuns
 from libs.contracts.touchpoints import ModelSettings, SuiteSettings
 from libs.llm import NOTHING_USED, Budget, ModelError, ModelPool, Settled, Spent
 from libs.llm.metrics import BUDGET_LEFT
@@ -382,6 +382,25 @@ async def test_what_yesterday_cost_is_no_matter_today(db: Database) -> None:
         await conn.execute("UPDATE model_spend SET day = day - 1")
         await conn.execute("UPDATE model_calls SET started_at = started_at - interval '25 h', finished_at = NULL")
         assert await calls.spent(conn, TOUCHPOINT, BUDGET) == Spent(Decimal(0), Decimal(0), 0)
+
+
+async def test_spending_is_told_by_day_with_calls_that_have_no_end(db: Database) -> None:
+    await run_ab(db, models(RuleModel()))
+    async with db.connection() as conn:
+        await conn.execute("UPDATE model_spend SET day = day - 1")
+        await conn.execute(
+            "UPDATE model_calls SET finished_at = NULL WHERE call_id IN (SELECT call_id FROM model_calls LIMIT 3)"
+        )
+    told = await answers.answer_spending(GetRunSpending(calls=500), db, BUDGET)
+    assert [(day.calls, day.usd, day.open_calls, day.open_usd) for day in told.days] == [
+        (3, Decimal(0), 3, 3 * PRICE),
+        (80, 80 * PRICE, 0, Decimal(0)),
+    ]
+    assert told.budget.used == 3 * PRICE
+    assert len(told.calls) == 80
+    one_day = await answers.answer_spending(GetRunSpending(touchpoint_id="other", days=1), db, BUDGET)
+    assert not one_day.days
+    assert not one_day.calls
 
 
 async def test_a_model_that_is_free_needs_no_budget(db: Database) -> None:

@@ -209,6 +209,30 @@ async def test_spend_is_what_todays_calls_cost_and_lost_ones_count(db: Database)
         )
 
 
+async def test_spending_is_told_by_day_and_call_by_call(db: Database) -> None:
+    async with db.connection() as conn:
+        first = await call(db)
+        await calls.settled(conn, answered(first, "0.40"))
+        await calls.settled(conn, answered(await call(db), "0.02"))
+        lost = await call(db, "other")
+        free = await call(db, most_usd=Decimal(0))
+        await calls.settled(conn, answered(free, "0"))
+        await conn.execute(
+            "UPDATE model_calls SET started_at = started_at - interval '1 day' WHERE call_id = $1", first
+        )
+        here = [(row.calls, row.input_tokens, row.usd, row.open_usd) for row in await calls.by_day(conn, TOUCHPOINT, 7)]
+        assert here == [(2, 20, Decimal("0.02"), Decimal(0)), (1, 10, Decimal("0.40"), Decimal(0))]
+        everywhere = await calls.by_day(conn, None, 1)
+        assert [(row.touchpoint_id, row.usd, row.open_calls, row.open_usd) for row in everywhere] == [
+            (TOUCHPOINT, Decimal("0.02"), 0, Decimal(0)),
+            ("other", Decimal(0), 1, Decimal("0.25")),
+        ]
+        told = await calls.latest(conn, None, 2)
+        assert told[0].call_id == lost
+        assert (told[0].finished_at, told[0].usd, told[0].most_usd) == (None, None, Decimal("0.25"))
+        assert free not in {one.call_id for one in await calls.latest(conn, None, 9)}
+
+
 async def test_a_reply_is_found_by_its_request(db: Database) -> None:
     async with db.connection() as conn:
         assert await calls.paid_reply(conn, PATTERN, 1, "digest") is None
