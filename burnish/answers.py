@@ -510,6 +510,7 @@ class PairVersion(TypedDict):
     changed_by: str
     changed_at: str
     change_reason: str
+    operation_id: str
 
 
 class Pair(TypedDict):
@@ -523,7 +524,78 @@ class Pair(TypedDict):
     answer_standard: str
     answer_advanced: str | None
     publication_status: str
+    superseded_by: str | None
     history: list[PairVersion]
+
+
+class CuratedPair(TypedDict):
+    """A pair that was changed, and by which operation."""
+
+    operation_id: str
+    pair: Pair
+
+
+class CuratedPairs(TypedDict):
+    """Several pairs that one operation changed."""
+
+    operation_id: str
+    pairs: list[Pair]
+
+
+class PairDeleted(TypedDict):
+    """A pair that is gone."""
+
+    operation_id: str
+    pair_id: str
+
+
+class Suggestion(TypedDict):
+    """What somebody should decide."""
+
+    suggestion_id: str
+    kind: str
+    state: str
+    question: str | None
+    other_question: str | None
+    created_by: str
+    created_at: str
+
+
+class SuggestionReply(TypedDict):
+    """One suggestion."""
+
+    suggestion: Suggestion
+
+
+class SuggestionDecided(TypedDict):
+    """A suggestion that was decided on, and what was changed."""
+
+    suggestion: Suggestion
+    operation_id: str | None
+    pairs: list[Pair]
+
+
+class Suggestions(TypedDict):
+    """What waits for a decision."""
+
+    suggestions: list[Suggestion]
+
+
+class DueReview(TypedDict):
+    """A pair whose review is due."""
+
+    pair_id: str
+    version: int
+    question: str
+    review_status: str | None
+    due_at: str
+    overdue: bool
+
+
+class Reviews(TypedDict):
+    """Which reviews are due."""
+
+    reviews: list[DueReview]
 
 
 class LibraryDocument(TypedDict):

@@ -88,6 +88,9 @@ class Gateway:
     def patch(self, path: str, body: Any) -> Any:
         return self._ask("PATCH", path, body=body)
 
+    def delete(self, path: str, **params: Any) -> Any:
+        return self._ask("DELETE", path, params=params)
+
     def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
             return self._client.request(method, path, **request)

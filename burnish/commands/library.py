@@ -13,7 +13,7 @@ import click
 
 from burnish import answers
 from burnish.answers import read
-from burnish.commands import export, ingest
+from burnish.commands import curate, export, ingest
 from burnish.commands.show import when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
@@ -99,6 +99,7 @@ def add_to(group: click.Group) -> None:
     _add_reading(qa)
     export.add_to(qa)
     ingest.add_to(qa)
+    curate.add_to(qa)
 
     @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
     @json_option
@@ -226,7 +227,9 @@ def _add_reading(qa: click.Group) -> None:
         answer(f"\n{found['publication_status']}, version {found['version']}")
         for version in found["history"]:
             told = f"{version['change_type']} by {version['changed_by']} {version['change_reason']}".rstrip()
-            answer(f"  {version['version']}  {when(version['changed_at'])}  {told}")
+            answer(
+                f"  {version['version']}  {when(version['changed_at'])}  {told}  (operation {version['operation_id']})"
+            )
 
     @verb(qa, "documents", example="burnish qa documents", exits=GATEWAY_EXITS)
     @data_option
