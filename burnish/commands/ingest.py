@@ -166,6 +166,8 @@ def _bring(api: Gateway, one: Local | answers.BucketObject, asked: dict[str, Any
     if followed["document_id"] is not None and followed["outcome"] != "waiting":
         where = f"/api/qa/documents/{followed['document_id']}/report"
         report = read(api.get(where, workspace_id=followed["workspace_id"]), answers.IngestReport)
+        if report["outcome"] == "rejected":  # it was refused before, and still is
+            followed["outcome"] = "rejected"
     return {"file": name, **followed, "report": report}
 
 

@@ -11,10 +11,22 @@ from functools import cache
 from random import Random
 from typing import Literal, get_args
 
-Point = Literal["commit_ack", "puback_mark", "asked_record", "push_commit"]
-"""`commit_ack`: the effect is committed, the message not yet acknowledged. `puback_mark`: the bus has the fact, the
-outbox row is still there. `asked_record`: the owner has changed what was asked, the gateway has no record of it.
-`push_commit`: the agent engine has a pack, the save is not yet committed."""
+Point = Literal[
+    "commit_ack",
+    "puback_mark",
+    "asked_record",
+    "push_commit",
+    "lock_read",
+    "read_write",
+    "write_commit",
+    "commit_unlock",
+]
+"""Of every service. `commit_ack`: the effect is committed, the message not yet acknowledged. `puback_mark`: the bus has
+the fact, the outbox row is still there. `asked_record`: the owner has changed what was asked, the gateway has no record
+of it. `push_commit`: the agent engine has a pack, the save is not yet committed.
+
+Of an object of a bucket. `lock_read`: it is locked and not read. `read_write`: it is read, and nothing is written.
+`write_commit`: all is written, nothing committed. `commit_unlock`: all is committed, and whoever told does not know."""
 
 
 class Faults:

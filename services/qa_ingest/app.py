@@ -32,12 +32,14 @@ from services.qa_ingest.embedding import Embedding
 from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
 from services.qa_ingest.ingest import Bound, Ingest
+from services.qa_ingest.reports import Reports
 from services.qa_ingest.settings import Settings
 from services.qa_ingest.uploads import Uploads
 
 UPLOADS_EVERY_S = 30.0
 OVERDUE_EVERY_S = 300.0
 FORGET_REQUESTS_EVERY_S = 3600.0
+REPORTS_EVERY_S = 2.0
 
 FORGET_EVERY_S = 60.0
 FORMS_AT_ONCE = 2
@@ -50,11 +52,12 @@ def build(settings: Settings) -> Service:
     db, embedder = service.db, embedder_from(settings.qa_embedder)
     bound = [Bound(opened(binding, settings.own_bus), binding) for binding in settings.bindings().buckets]
     tunings = settings.tunings()
-    ingest = Ingest(db, bound)
+    ingest = Ingest(db, bound, locks=settings.qa_object_locks)
     hints = Hints(ingest)
     uploads = Uploads(db, ingest)
     embedding = Embedding(db, embedder, uploads.workspaces, tunings.of(embedder.model))
     governance = Governance(db, settings.qa_review_grace_days, uploads.workspaces)
+    reports = Reports(db)
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.consume_batch(ObjectNotifiedV1, handlers.on_objects_notified, hints=hints)
@@ -105,6 +108,8 @@ def build(settings: Settings) -> Service:
     for each in bound:
         every_s = each.binding.look_every_s or kind_of(each.binding).look_every_s
         service.every(every_s, f"bucket {each.bucket.name}", partial(ingest.look_at, each))
+        if each.binding.report:
+            service.every(REPORTS_EVERY_S, f"reports {each.bucket.name}", partial(reports.write_missing, each))
         service.on_stop(each.bucket.close)
     service.every(FORGET_EVERY_S, "forms", partial(matching.forget_expired, db))
     service.every(settings.qa_embed_every_s, "embedding", embedding.embed_missing)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentIngestedV1, QaDocumentRejectedV1
-from libs.service_kit import logging
+from libs.service_kit import faults, logging
 from libs.service_kit.connection import session_lock
 from libs.service_kit.db import Database, Transaction
 from services.qa_ingest import drafts, metrics, sandbox
@@ -66,8 +66,9 @@ class Bound:
 class Ingest:
     """Brings buckets into the library."""
 
-    def __init__(self, db: Database, bound: Sequence[Bound]) -> None:
+    def __init__(self, db: Database, bound: Sequence[Bound], *, locks: bool = True) -> None:
         self._db = db
+        self._locks = locks
         self.bound = bound
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._unnamed: set[UUID] = set()
@@ -136,25 +137,37 @@ class Ingest:
         if not is_source(key):
             return "passed_by"
         started = datetime.now(UTC)
-        lock = f"qa.{bound.bucket.name}.{key}"
-        async with bound.turn, self._slots, self._db.connection() as conn, session_lock(conn, lock):
+        lock = f"qa.{bound.workspace_id}.{bound.bucket.name}.{key}"
+        async with bound.turn, self._slots, self._locked(lock):
+            faults.point("lock_read")
             content = await _read(bound, key)
+            faults.point("read_write")
             if content is None:
                 outcome = await self._delete(bound, key)
             else:
                 received = _received(bound, key, content, listed_version)
                 outcome = await self._take(bound, received, content, started)
+            faults.point("commit_unlock")
         metrics.DOCUMENTS.labels(outcome).inc()
         log.info("qa.document.followed", bucket=bound.bucket.name, outcome=outcome)
         return outcome
+
+    @asynccontextmanager
+    async def _locked(self, key: str) -> AsyncIterator[None]:
+        async with self._db.connection() as conn, session_lock(conn, key) if self._locks else nullcontext():
+            yield
 
     # --- a version of an object -------------------------------------------------------------------------------
 
     async def _take(self, bound: Bound, received: Received, content: bytes | FileRejected, started: datetime) -> str:
         async with self._transaction(bound) as tx:
             before = await documents.served(tx.conn, bound.workspace_id, received.bucket, received.object_key)
-            if before and before.state == "live" and _same(before, received):
-                await documents.listed_as(tx.conn, before.id, received.listed_version)
+            newest = await documents.newest_of(tx.conn, bound.workspace_id, received.bucket, received.object_key)
+            # Live, or refused before for the same content: there is nothing to say that was not said.
+            known = newest if newest and newest.state == "rejected" else before
+            if known and known.state in ("live", "rejected") and _same(known, received):
+                if received.listed_version is not None:  # a hint knows no version
+                    await documents.listed_as(tx.conn, known.id, received.listed_version)
                 return "unchanged"
         found = await _extracted(bound.binding, received.object_key, content)
         passages = _passages(received.object_key, content)
@@ -173,6 +186,7 @@ class Ingest:
         async with self._db.transaction() as tx:
             await operations.enter(tx.conn, bound.workspace_id)
             yield tx
+            faults.point("write_commit")
 
     async def _refuse(
         self, tx: Transaction[Any], received: Received, before: Known | None, refused: FileRejected, started: datetime
@@ -442,7 +456,8 @@ async def _read(bound: Bound, key: str) -> bytes | FileRejected | None:
 
 def _received(bound: Bound, key: str, content: bytes | FileRejected, listed_version: str | None) -> Received:
     raw = b"" if isinstance(content, FileRejected) else content
-    sha = hashlib.sha256(raw).hexdigest()
+    # What could not be read is no empty file.
+    sha = hashlib.sha256(content.code.encode() if isinstance(content, FileRejected) else raw).hexdigest()
     extractor = named(bound.binding.extractor)
     return Received(
         workspace_id=bound.workspace_id,

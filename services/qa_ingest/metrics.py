@@ -18,3 +18,4 @@ BUCKET_LISTED = Gauge("burnish_qa_bucket_listed_timestamp", "When a bucket was l
 HINTS = Counter(
     "burnish_qa_hints_total", "Events about objects, by how they came and what came of it", ["by", "outcome"]
 )
+REPORTS = Counter("burnish_qa_reports_total", "Reports beside sources, by what came of it", ["outcome"])

@@ -29,6 +29,7 @@ class Settings(KitSettings):
     qa_nats_password: SecretStr = Field(
         default=SecretStr(""), description="of the NATS user `qa_buckets`, in whose account object stores are"
     )
+    qa_object_locks: bool = Field(default=True, description="off only as the control of a fault drill")
     qa_embed_every_s: float = Field(default=2.0, gt=0, description="how often is looked for questions without a vector")
     qa_review_grace_days: int = Field(
         default=14, ge=0, le=365, description="so long after it is due a review is overdue, in days"

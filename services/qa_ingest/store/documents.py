@@ -37,7 +37,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, CASE WHEN $7 = 'live' THEN
 ON CONFLICT (workspace_id, bucket, object_key, object_version) DO UPDATE SET
     content_sha256 = excluded.content_sha256, bytes = excluded.bytes, state = excluded.state,
     rejected = excluded.rejected, extractor = excluded.extractor, extractor_version = excluded.extractor_version,
-    listed_version = excluded.listed_version, ended_at = excluded.ended_at, received_at = now()
+    listed_version = excluded.listed_version, ended_at = excluded.ended_at, received_at = now(),
+    reported_at = NULL
 RETURNING id
 """
 _END = "UPDATE documents SET state = $2, rejected = NULL, ended_at = now() WHERE id = $1"
@@ -61,6 +62,18 @@ FROM jsonb_to_recordset($3) AS row (ordinal int, reason text, message text, plac
 _REJECTS_OF = """
 SELECT ordinal, reason, message, place, excerpt, characters FROM ingest_rejects WHERE run_id = $1 ORDER BY ordinal
 """
+_UNREPORTED = """
+SELECT id, object_key, state = 'deleted' AS gone FROM documents AS document
+WHERE workspace_id = $1 AND bucket = $2
+  AND ((state IN ('live', 'rejected') AND reported_at IS NULL) OR (state = 'deleted' AND reported_at IS NOT NULL))
+  AND NOT EXISTS (
+    SELECT FROM documents AS newer
+    WHERE newer.workspace_id = $1 AND newer.bucket = $2 AND newer.object_key = document.object_key
+      AND (newer.received_at, newer.id) > (document.received_at, document.id)
+  )
+ORDER BY received_at LIMIT $3
+"""
+_REPORTED = "UPDATE documents SET reported_at = CASE WHEN $2 THEN NULL ELSE now() END WHERE id = $1"
 _LISTED = """
 SELECT document.*, run.pairs, run.rejects FROM documents AS document
 LEFT JOIN LATERAL (SELECT pairs, rejects FROM ingest_runs WHERE document_id = document.id
@@ -117,6 +130,15 @@ class Run:
     problems: Sequence[dict[str, Any]] = ()
     notices: Sequence[Notice] = ()
     rejects: Sequence[Reject] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreported:
+    """The newest version of an object, whose report is not beside it yet; or, with `gone`, still is."""
+
+    id: UUID
+    object_key: str
+    gone: bool
 
 
 async def ensure_workspace(conn: Connection, workspace_id: UUID, name: str, touchpoint_id: str | None) -> None:
@@ -205,6 +227,16 @@ async def add_run(conn: Connection, workspace_id: UUID, document_id: UUID, recei
 async def listed(conn: Connection, bucket: str | None, limit: int) -> list[DocumentSummary]:
     """Documents of the workspaces that the connection sees, newest first."""
     return [_summary(row, row["id"], row["rejected"]) for row in await conn.fetch(_LISTED, bucket, limit)]
+
+
+async def unreported(conn: Connection, workspace_id: UUID, bucket: str, limit: int) -> list[Unreported]:
+    """What is to be told beside the sources of a bucket, oldest first."""
+    return [Unreported(**row) for row in await conn.fetch(_UNREPORTED, workspace_id, bucket, limit)]
+
+
+async def reported(conn: Connection, document_id: UUID, *, gone: bool) -> None:
+    """The report is where it should be; with `gone` it is away."""
+    await conn.execute(_REPORTED, document_id, gone)
 
 
 async def report(conn: Connection, document_id: UUID) -> IngestReport | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ from libs.service_kit.testing import outbox_events
 from services.qa_ingest.buckets import base
 from services.qa_ingest.domain.bindings import Binding
 from services.qa_ingest.ingest import Bound, Ingest
+from services.qa_ingest.reports import Reports
 from services.qa_ingest.tests.stores import KINDS, Store
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
@@ -235,7 +237,40 @@ async def test_a_report_is_never_a_source(library: Library) -> None:
     assert await library.documents() == {}
 
 
+async def test_the_report_stands_beside_its_source_and_goes_with_it(library: Library) -> None:
+    reports, store = Reports(library.db), library.store
+    await store.put("dir/a b.md", bundle("Why?", "Because.", "a"))
+    await store.put("bad.md", b"---\nquestion: Why?\nconfidence: 7\n---\nBecause.\n")
+    await store.put("mine.md", bundle("How?", "Thus.", "b"))
+    await store.put("mine.md.report.json", b'{"of": "somebody else"}')
+    assert await library.ingest.look() == 3
+    await reports.write_missing(library.bound)
+    good, bad = [json.loads(await store.get(f"{key}.report.json")) for key in ("dir/a b.md", "bad.md")]
+    assert (good["format"], good["outcome"], good["document"]["pairs"]) == ("burnish.qa.report.v1", "ingested", 1)
+    assert good["losses"]["total"] == good["losses"]["pairs"]
+    assert (bad["outcome"], bad["problems"][0]["line"]) == ("rejected", 3)
+    assert await store.get("mine.md.report.json") == b'{"of": "somebody else"}'
+    assert await library.ingest.look() == 0, "a report is no source"
+
+    await store.put("bad.md", bundle("Whither?", "There.", "c"))
+    await store.delete("dir/a b.md")
+    await library.ingest.look()
+    await reports.write_missing(library.bound)
+    keys = [listed.key async for listed in library.bound.bucket.list()]
+    assert sorted(keys) == ["bad.md", "mine.md"]
+    assert await library.bound.bucket.read("dir/a b.md.report.json") is None
+    assert json.loads(await store.get("bad.md.report.json"))["outcome"] == "ingested"
+
+
 def _modules() -> list[Any]:
     from services.qa_ingest.buckets import folder, nats, s3
 
     return [folder, nats, s3]
+
+
+async def test_what_was_refused_is_refused_once(library: Library) -> None:
+    await library.store.put("a.md", b"---\nquestion: Why?\nconfidence: 7\n---\nBecause.\n")
+    outcomes = [await library.ingest.follow(library.bound, "a.md") for _ in range(3)]
+    assert outcomes == ["rejected", "unchanged", "unchanged"]
+    assert [event.type for event in await outbox_events(library.db)] == ["qa.document.rejected.v1"]
+    assert await library.rows("SELECT count(*) FROM ingest_runs") == [(1,)]
