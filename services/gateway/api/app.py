@@ -65,8 +65,6 @@ def build_api(gateway: Gateway) -> FastAPI:
     for module in ROUTERS:
         api.include_router(module.router)
     app.include_router(api)
-    app.include_router(qa_ingest.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
-    app.include_router(qa_forms.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
     app.include_router(agents.router, prefix=v2.PREFIX)
     for library in (qa_curation, qa_ingest, qa_forms):
         app.include_router(library.router, prefix=LIBRARY_PREFIX, responses=errors.DOCUMENTED)
