@@ -502,6 +502,34 @@ class FeedbackKept(TypedDict):
     changed: bool
 
 
+class MatchedQuestion(TypedDict):
+    """A question of a list or a form, with the best pair there is."""
+
+    question: str
+    match: LibraryHit | None
+    place: str | None
+    outcome: str | None
+    why: str
+
+
+class FilledForm(TypedDict):
+    """A filled form that can be fetched."""
+
+    form_id: Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")]
+    bytes: int
+    sha256: str
+
+
+class MatchResults(TypedDict):
+    """What was found for each question."""
+
+    format: str
+    questions: list[MatchedQuestion]
+    filled: int
+    form: FilledForm | None
+    notices: list[str]
+
+
 class PairVersion(TypedDict):
     """A line of a pair's history."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from burnish_sdk import (
     BurnishError,
@@ -27,6 +27,7 @@ from burnish import printer
 from burnish.data_folder import DataFolder
 from burnish.failure import FAILED, NOT_ALLOWED, NOT_FOUND, REFUSED, UNREACHABLE, USAGE, Failure
 
+T = TypeVar("T")
 TIMEOUT_S = 90.0
 MAX_ANSWER_BYTES = 100_000_000
 CODES = {
@@ -79,8 +80,22 @@ class Gateway:
         """GET; parameters that are None are left out."""
         return self._ask("GET", path, params=params)
 
-    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        return self._ask("POST", path, body=body, headers=headers)
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self._ask("POST", path, body=body, headers=headers, params=params)
+
+    def send(self, path: str, content: bytes, content_type: str, params: Mapping[str, Any]) -> Any:
+        """POST a file."""
+        return self._told(lambda: self._client.send(path, content, content_type, params=params))
+
+    def fetch(self, path: str, **params: Any) -> bytes:
+        """GET a file."""
+        return self._told(lambda: self._client.fetch(path, params=params))
 
     def put(self, path: str, body: Any) -> Any:
         return self._ask("PUT", path, body=body)
@@ -92,8 +107,11 @@ class Gateway:
         return self._ask("DELETE", path, params=params)
 
     def _ask(self, method: str, path: str, **request: Any) -> Any:
+        return self._told(lambda: self._client.request(method, path, **request))
+
+    def _told(self, ask: Callable[[], T]) -> T:
         try:
-            return self._client.request(method, path, **request)
+            return ask()
         except BurnishError as error:
             raise self._failure(error) from error
 

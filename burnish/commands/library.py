@@ -13,7 +13,7 @@ import click
 
 from burnish import answers
 from burnish.answers import read
-from burnish.commands import curate, export, ingest
+from burnish.commands import curate, export, forms, ingest
 from burnish.commands.show import when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
@@ -98,6 +98,7 @@ def add_to(group: click.Group) -> None:
 
     _add_reading(qa)
     export.add_to(qa)
+    forms.add_to(qa)
     ingest.add_to(qa)
     curate.add_to(qa)
 

@@ -35,6 +35,7 @@ signals list|signals show|signals push|patterns list|patterns show|proposals lis
 proposals show|proposals create|proposals approve|proposals reject|proposals waive|proposals bad-signals|
 suites import|suites list|suites waiting|spend|ledger list|ledger head|ledger verify|dlq list|dlq show|dlq replay|
 qa lint|qa convert|qa template|qa search|qa chunks|qa feedback|qa show|qa documents|qa report|qa export|qa ingest|
+qa match|
 agents list|agents show|agents lint|agents refine|agents chat|agents save|agents create|agents revert|agents catalog|
 agents flag|agents engine|
 qa create|qa promote|qa edit|qa archive|qa restore|qa verify|qa publish|qa review|qa merge|qa supersede|

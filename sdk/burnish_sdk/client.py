@@ -214,6 +214,18 @@ class AsyncClient:
         operation: Operation[Any] = Operation(method, path, adapter, params or {}, sent, headers or {})
         return await self._transport.call(operation)
 
+    async def send(
+        self, path: str, content: bytes, content_type: str, *, params: Mapping[str, Any] | None = None
+    ) -> Any:
+        """POST a file; the answer is any JSON."""
+        operation: Operation[Any] = Operation("POST", path, None, params or {}, content, content_type=content_type)
+        return await self._transport.call(operation)
+
+    async def fetch(self, path: str, *, params: Mapping[str, Any] | None = None) -> bytes:
+        """GET a file."""
+        operation: Operation[Any] = Operation("GET", path, None, params or {}, gives_bytes=True)
+        return (await self._transport.answer(operation)).body
+
     async def close(self) -> None:
         """Stop the background work and close every connection."""
         await self._cache.close()
@@ -392,6 +404,14 @@ class Client:
         return self._running.do(
             lambda client: client.request(method, path, params=params, body=body, headers=headers, reply=reply)
         )
+
+    def send(self, path: str, content: bytes, content_type: str, *, params: Mapping[str, Any] | None = None) -> Any:
+        """POST a file; the answer is any JSON."""
+        return self._running.do(lambda client: client.send(path, content, content_type, params=params))
+
+    def fetch(self, path: str, *, params: Mapping[str, Any] | None = None) -> bytes:
+        """GET a file."""
+        return self._running.do(lambda client: client.fetch(path, params=params))
 
     def close(self) -> None:
         """Stop the background work and close every connection."""

@@ -20,7 +20,10 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 @dataclass(frozen=True)
 class Operation(Generic[T]):
-    """`path` is below `/api/refinement`, or begins with `/api/` or `/v2/`. `reply` reads the answer; None any JSON."""
+    """`path` is below `/api/refinement`, or begins with `/api/` or `/v2/`. `reply` reads the answer; None any JSON.
+
+    With `gives_bytes` the answer is a file, whatever it is.
+    """
 
     method: str
     path: str
@@ -28,6 +31,8 @@ class Operation(Generic[T]):
     params: Mapping[str, Any] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    content_type: str = "application/json"
+    gives_bytes: bool = False
 
     @property
     def address(self) -> str:

@@ -116,7 +116,7 @@ class Transport:
             reason = (str(error) or type(error).__name__)[:_LONGEST_REASON]
             raise Unreachable(f"{self.url} cannot be reached: {reason}") from None
         if 200 <= answer.status < 300 or (answer.status == 304 and "If-None-Match" in operation.headers):
-            if answer.body or answer.status not in (204, 304):
+            if not operation.gives_bytes and (answer.body or answer.status not in (204, 304)):
                 _require_json(answer)
             return answer
         raise _refusal(answer)
@@ -125,7 +125,7 @@ class Transport:
         token = address.token(self._token()) if callable(self._token) else self._token
         headers = {"Authorization": f"Bearer {token}", **operation.headers}
         if operation.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = operation.content_type
         try:
             return self._http.build_request(
                 operation.method,

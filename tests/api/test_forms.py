@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
-import openpyxl
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner, Result
 
 import services.qa_ingest.app
+from burnish.cli import main
 from libs.contracts.queries.qa_forms import MAX_FORM_BYTES
 from libs.service_kit.testing import Installation
 from services.gateway.routers.qa_ingest import DEFAULT_WORKSPACE
@@ -87,6 +88,33 @@ async def test_only_the_list(client: httpx.AsyncClient) -> None:
     assert (answer.json()["form"], answer.json()["questions"][0]["outcome"]) == (None, "no_match")
 
 
+async def test_the_command_line_fills_a_file(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    form, out = tmp_path / "form.xlsx", tmp_path / "out.xlsx"
+    form.write_bytes(FORM)
+    token = client.headers["Authorization"].removeprefix("Bearer ")
+
+    async def match(*words: str) -> Result:
+        environment = {"BURNISH_URL": str(client.base_url).rstrip("/"), "BURNISH_TOKEN": token, "COLUMNS": "200"}
+        words = ("qa", "match", "--status=draft", *words)
+        return await asyncio.to_thread(CliRunner().invoke, main, words, env=environment)
+
+    done = await match(str(form), f"--fill={out}")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (0, "1 of 2 questions answered")
+    assert values(out.read_bytes())[1] == ["Where is my parcel?", "Follow the tracking link."]
+    assert form.read_bytes() == FORM
+    done = await match(str(form), f"--fill={out}")
+    assert (done.exit_code, "nothing is written over" in done.stderr) == (2, True)
+    done = await match("--json", "-q", "where is my parcel", "-q", "zzz")
+    assert [bool(one["match"]) for one in json.loads(done.stdout)["questions"]] == [True, False]
+    done = await match(str(form), "--fill-from=exact")
+    assert "Sheet!B2" in done.stdout
+    form.write_bytes(b"no form")
+    done = await match(str(form))
+    assert (done.exit_code, "not a ZIP package" in done.stderr) == (2, True)
+    for words in ((), (str(form), "-q", "a"), ("-q", "a", f"--fill={out}x")):
+        assert (await match(*words)).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "code"),
     [
@@ -123,7 +151,3 @@ async def test_another_workspace_needs_its_token(client: httpx.AsyncClient, api:
     assert answer.status_code == 403
     answer = await narrow.post(MATCH, content=FORM, headers={"Content-Type": XLSX})
     assert (answer.status_code, answer.json()["code"]) == (422, "no_workspace")
-
-
-def test_the_form_is_one() -> None:
-    assert openpyxl.load_workbook(io.BytesIO(FORM)).sheetnames == ["Sheet"]
