@@ -46,7 +46,7 @@ OWN_VARIABLES = (
     "BURNISH_TOKEN",
     "BURNISH_URL",
 )
-ASK_MODELS = ("proposal", "ab_runner")
+ASK_MODELS = ("proposal", "ab_runner", "agents")
 MODEL_KEYS = ("BURNISH_ANTHROPIC_API_KEY", "BURNISH_OPENAI_API_KEY")
 Progress = Callable[[str], None]
 ServerT = TypeVar("ServerT", EmbeddedPostgres, EmbeddedNats)

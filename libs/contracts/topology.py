@@ -75,6 +75,7 @@ from libs.contracts.queries.agents import (
     GetAgentCatalog,
     GetAgentVersion,
     GetFlag,
+    GetRefineSpending,
     ListAgents,
     ListAgentVersions,
     PreviewAgent,
@@ -434,6 +435,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             SetFlag,
             RefineAgent,
             PreviewAgent,
+            GetRefineSpending,
         ),
         manages_dead_letters=True,
     ),
@@ -455,6 +457,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             SetFlag,
             RefineAgent,
             PreviewAgent,
+            GetRefineSpending,
         ),
     ),
     ServiceEntry(

@@ -20,6 +20,7 @@ from libs.contracts.queries.agents import (
     GetAgentCatalog,
     GetAgentVersion,
     GetFlag,
+    GetRefineSpending,
     ListAgents,
     ListAgentVersions,
     PreviewAgent,
@@ -29,11 +30,14 @@ from libs.contracts.queries.agents import (
     SetFlag,
     UpdateAgent,
 )
-from libs.llm.account import FreeModelsOnly
+from libs.contracts.queries.spending import Spending
+from libs.llm import Budget
+from libs.llm.budget import standing
 from libs.service_kit import requests
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from services.agents import metrics, store
+from services.agents.account import RefineAccount
 from services.agents.domain.mapping import SkillPackBuilder
 from services.agents.domain.packs import Json, MalformedPack, check_pack
 from services.agents.push import Engine, EngineError
@@ -140,7 +144,19 @@ async def answer_refine(query: RefineAgent, db: Database, refiner: Refiner) -> R
     knowledge = frozenset(each.kb_id for each in catalog.knowledge)
     with metrics.REFINES_IN_FLIGHT.track_inprogress(), metrics.REFINE_SECONDS.labels("whole").time():
         turn = await asyncio.to_thread(Turn.of, pack, catalog.tools, knowledge)
-        return await refiner.refine(query, turn, FreeModelsOnly(f"agent:{agent.id}"))
+        account = RefineAccount(db, agent.id, workspace_of(agent.organization_id))
+        return await refiner.refine(query, turn, account)
+
+
+async def answer_spending(query: GetRefineSpending, db: Database, budget: Budget) -> Spending:
+    """What refine turns cost in the last days, and what is left of today's budget."""
+    async with db.connection() as conn:
+        spent = await store.spent(conn, query.touchpoint_id or "", budget.in_flight_s)
+        return Spending(
+            budget=standing(store.CALLER, budget, spent),
+            days=await store.spent_by_day(conn, query.touchpoint_id, query.days),
+            calls=await store.latest_calls(conn, query.touchpoint_id, query.calls),
+        )
 
 
 async def answer_preview(query: PreviewAgent, db: Database, engine: Engine) -> Conversation:

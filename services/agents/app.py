@@ -13,6 +13,7 @@ from libs.contracts.queries.agents import (
     GetAgentCatalog,
     GetAgentVersion,
     GetFlag,
+    GetRefineSpending,
     ListAgents,
     ListAgentVersions,
     PreviewAgent,
@@ -40,7 +41,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     db = service.db
     engine = _engine(service, settings)
     saving = Saving(db, engine)
-    refiner = Refiner(ModelPool(timeout_s=settings.refine_timeout_s, opener=opener), settings.model)
+    refiner = Refiner(ModelPool(settings.budget, timeout_s=settings.refine_timeout_s, opener=opener), settings.model)
 
     service.consume_batch(TouchpointRegisteredV1, touchpoints.on_registered, db=db)
     service.answer(ListAgents, answers.answer_list, db=db)
@@ -55,6 +56,7 @@ def build(settings: Settings, opener: OpenModel = open_model) -> Service:
     service.answer(GetFlag, answers.answer_flag, db=db)
     service.answer(SetFlag, answers.answer_set_flag, db=db)
     service.answer(RefineAgent, answers.answer_refine, db=db, refiner=refiner)
+    service.answer(GetRefineSpending, answers.answer_spending, db=db, budget=settings.budget)
     service.answer(PreviewAgent, answers.answer_preview, db=db, engine=engine)
 
     async def sweep() -> None:

@@ -18,6 +18,9 @@ from libs.contracts.agents import (
     RefineMark,
     SaveAction,
 )
+from libs.contracts.spending import CallSpending, DaySpending
+from libs.contracts.text import without_nul
+from libs.llm import Order, Settled, Spent
 from libs.service_kit.db import Connection
 from services.agents.domain.packs import Json, canonical
 
@@ -257,3 +260,85 @@ async def flag(conn: Connection, code: str) -> bool:
 async def set_flag(conn: Connection, code: str, enabled: bool, actor: str) -> None:
     """Switch a feature."""
     await conn.execute(_SET_FLAG, code, enabled, actor)
+
+
+# --- what refine turns cost ---------------------------------------------------------------------------------------
+
+CALLER = "agents"
+_SPENT = """
+SELECT
+    coalesce(sum(cost), 0) AS today,
+    coalesce(sum(cost) FILTER (WHERE here), 0) AS touchpoint_today,
+    count(*) FILTER (WHERE in_flight) AS in_flight,
+    coalesce(sum(cost) FILTER (WHERE in_flight), 0) AS reserved,
+    coalesce(sum(cost) FILTER (WHERE in_flight AND here), 0) AS touchpoint_reserved
+FROM (
+    SELECT coalesce(usd, most_usd) AS cost, touchpoint_id = $1 AS here,
+           finished_at IS NULL AND started_at > now() - make_interval(secs => $2) AS in_flight
+    FROM model_calls
+    WHERE started_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+) AS paid
+"""
+_STARTED = """
+INSERT INTO model_calls (agent_id, workspace_id, touchpoint_id, provider, model, most_usd)
+VALUES ($1, $2, $3, $4, $5, $6) RETURNING call_id
+"""
+_SETTLED = """
+UPDATE model_calls
+SET finished_at = now(), input_tokens = $2, output_tokens = $3, usd = $4, latency_ms = $5, error = $6
+WHERE call_id = $1
+"""
+_BY_DAY = """
+SELECT (started_at AT TIME ZONE 'UTC')::date AS day, touchpoint_id, provider, model,
+       count(*) AS calls,
+       coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+       coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+       coalesce(sum(usd), 0) AS usd,
+       count(*) FILTER (WHERE usd IS NULL) AS open_calls,
+       coalesce(sum(most_usd) FILTER (WHERE usd IS NULL), 0) AS open_usd
+FROM model_calls
+WHERE started_at >= (date_trunc('day', now() AT TIME ZONE 'UTC') - make_interval(days => $1 - 1)) AT TIME ZONE 'UTC'
+AND ($2::text IS NULL OR touchpoint_id = $2)
+GROUP BY 1, 2, 3, 4 ORDER BY day DESC, usd DESC, touchpoint_id, provider, model
+"""
+_LATEST = """
+SELECT call_id, touchpoint_id, provider, model, agent_id AS work_id, started_at, finished_at, input_tokens,
+       output_tokens, usd, most_usd, error
+FROM model_calls WHERE ($1::text IS NULL OR touchpoint_id = $1)
+ORDER BY started_at DESC, call_id LIMIT $2
+"""
+
+
+async def spent(conn: Connection, touchpoint_id: str, timeout_s: float) -> Spent:
+    """What today's calls cost. One that never ended counts its most, as in flight until it must have timed out."""
+    row = await conn.fetchrow(_SPENT, touchpoint_id, timeout_s)
+    assert row is not None
+    return Spent(**row)
+
+
+async def call_started(conn: Connection, agent_id: UUID, workspace_id: UUID, touchpoint_id: str, order: Order) -> UUID:
+    """Write a call down before it is made; its id."""
+    call_id: UUID = await conn.fetchval(
+        _STARTED, agent_id, workspace_id, touchpoint_id, order.provider, order.model, order.most_usd
+    )
+    return call_id
+
+
+async def call_settled(conn: Connection, call: Settled) -> None:
+    """Write down what a call cost, and why it failed where it did."""
+    usage, error = call.usage, without_nul(call.error)[:500] if call.error else None
+    await conn.execute(
+        _SETTLED, call.call_id, usage.input_tokens, usage.output_tokens, usage.usd, call.latency_ms, error
+    )
+
+
+async def spent_by_day(conn: Connection, touchpoint_id: str | None, days: int) -> tuple[DaySpending, ...]:
+    """What the last days cost, today included."""
+    rows = await conn.fetch(_BY_DAY, days, touchpoint_id)
+    return tuple(DaySpending(caller=CALLER, **row) for row in rows)
+
+
+async def latest_calls(conn: Connection, touchpoint_id: str | None, limit: int) -> tuple[CallSpending, ...]:
+    """The last calls, newest first."""
+    rows = await conn.fetch(_LATEST, touchpoint_id, limit)
+    return tuple(CallSpending(caller=CALLER, **row) for row in rows)

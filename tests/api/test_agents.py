@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +26,7 @@ import services.gateway.app
 from libs.auth.signing import SigningKey
 from libs.auth.tokens import mint
 from libs.embedded import ports
-from libs.llm.base import NOTHING_USED, Model, ModelError, ModelReply, ModelRequest
+from libs.llm.base import NOTHING_USED, Model, ModelError, ModelReply, ModelRequest, Usage
 from libs.service_kit.service import Service
 from libs.service_kit.testing import Installation
 from services.agents.domain.lint import lint
@@ -45,12 +46,13 @@ class Scripted:
 
     provider, name = "offline", "scripted-1"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, usd: str = "0") -> None:
         self.answer = answer
+        self.usd = Decimal(usd)
         self.calls = 0
 
-    def most_usd(self, request: ModelRequest) -> Any:
-        return 0
+    def most_usd(self, request: ModelRequest) -> Decimal:
+        return self.usd
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.calls += 1
@@ -58,8 +60,11 @@ class Scripted:
         if isinstance(data, Exception):
             raise data
         return ModelReply(
-            text=json.dumps(data), data=data, usage=NOTHING_USED, model=self.name, provider=self.provider, latency_ms=1
+            text=json.dumps(data), data=data, usage=self.used(), model=self.name, provider=self.provider, latency_ms=1
         )
+
+    def used(self) -> Usage:
+        return Usage(input_tokens=10, output_tokens=2, usd=self.usd) if self.usd else NOTHING_USED
 
 
 class Agents:
@@ -527,6 +532,22 @@ async def test_a_model_that_fails_leaves_a_fallback_reply(made: Agents, answer: 
     assert "unchanged" in data["reply"]
     assert data["options"] == []
     assert model.calls == 1, "no automatic retry"
+
+
+async def test_paid_turns_are_within_their_budget_and_leave_no_word(made: Agents) -> None:
+    model = Scripted(lambda _: {"reply": "a secret reply"}, usd="0.40")
+    pack = sound(Random(20))
+    client, agent = await refinable(await made.start(model), pack)
+    await asyncio.gather(*(refine(client, agent, pack, "a secret message") for _ in range(6)))
+    for _ in range(3):
+        last = (await refine(client, agent, pack, "a secret message")).json()["data"]
+    assert last["reply"] != "a secret reply", "the budget of 1 USD an agent and day is used up"
+    assert model.calls == 3, "over the limit by less than one call"
+    conn = await asyncpg.connect(made.installation.admin_dsn)
+    rows = await conn.fetch("SELECT usd, touchpoint_id, row_to_json(c)::text AS row FROM agents.model_calls AS c")
+    await conn.close()
+    assert [(row["usd"], row["touchpoint_id"]) for row in rows] == [(Decimal("0.40"), f"agent-{agent['id']}")] * 3
+    assert not any("secret" in row["row"] for row in rows)
 
 
 async def test_what_a_model_may_not_do_is_undone_and_said(made: Agents) -> None:

@@ -22,6 +22,7 @@ from libs.contracts.agents import (
     RefineTurn,
 )
 from libs.contracts.queries.base import Query, Repeatable, Reply
+from libs.contracts.queries.spending import Spending, SpendingQuery
 from libs.contracts.text import JsonObject
 from libs.contracts.vocabulary import Name, ShortText
 
@@ -230,3 +231,10 @@ class PreviewAgent(Query[Conversation]):
     messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=50)]
     ai_agent: JsonObject | None = None
     tool_results: JsonObject = Field(default_factory=dict)
+
+
+class GetRefineSpending(SpendingQuery):
+    """What refine turns cost."""
+
+    subject: ClassVar[str] = "ask.agents.spending.get.v1"
+    reply: ClassVar[type[Reply]] = Spending

@@ -9,6 +9,7 @@ from fastapi import Query as Param
 from pydantic import BaseModel
 
 from libs.contracts.queries.ab_runner import GetRunSpending
+from libs.contracts.queries.agents import GetRefineSpending
 from libs.contracts.queries.proposal import GetProposalSpending
 from libs.contracts.queries.spending import SpendingQuery
 from libs.contracts.spending import BudgetStanding, CallSpending, DaySpending
@@ -18,7 +19,7 @@ from services.gateway.api.asking import GatewayDep
 from services.gateway.api.body import JsonRoute
 
 router = APIRouter(route_class=JsonRoute, tags=["operations"])
-CALLERS: tuple[type[SpendingQuery], ...] = (GetProposalSpending, GetRunSpending)
+CALLERS: tuple[type[SpendingQuery], ...] = (GetProposalSpending, GetRunSpending, GetRefineSpending)
 
 
 class AllSpending(BaseModel):
