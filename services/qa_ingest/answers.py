@@ -32,11 +32,11 @@ from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
 from libs.service_kit.requests import Once, repeatable
 from services.qa_ingest import metrics, searching
-from services.qa_ingest.domain import ranking, scope
+from services.qa_ingest.domain import ranking, scope, verdicts
 from services.qa_ingest.domain.ranking import Ranked
 from services.qa_ingest.domain.tuning import Tuning, Tunings
 from services.qa_ingest.settings import fitted
-from services.qa_ingest.store import documents, feedback, pairs
+from services.qa_ingest.store import documents, feedback, history, pairs
 from services.qa_ingest.store.search import Filters
 from services.qa_ingest.uploads import Uploads
 
@@ -103,7 +103,7 @@ def _chunk(ranked: Ranked, row: Any, tuning: Tuning) -> ChunkHit:
 
 @repeatable
 async def answer_feedback(query: GiveFeedback, db: Database) -> FeedbackReply:
-    """Keep what a person says of a result. What follows from a verdict belongs into this transaction."""
+    """Keep what a person says of a result; a wrong one is a signal of the touchpoint that the workspace names."""
     once = Once[tuple[UUID, bool]](query, lambda kept: FeedbackReply(feedback_id=kept[0], changed=kept[1]))
     async with db.transaction() as tx:
         await once.begin(tx.conn)
@@ -111,6 +111,10 @@ async def answer_feedback(query: GiveFeedback, db: Database) -> FeedbackReply:
         if workspace_id is None:
             raise _none({"curated": "pair", "extracted": "extraction", "chunk": "chunk"}[query.kind], query.result_id)
         kept = await feedback.give(tx.conn, workspace_id, query)
+        if kept[1]:
+            words, home = await feedback.words_of(tx.conn, query), await history.home(tx.conn, workspace_id)
+            signal = verdicts.signal(query, kept[0], workspace_id, words, home, datetime.now(UTC))
+            tx.emit(*([] if signal is None else [signal]))
         await once.end(tx.conn, kept)
     return FeedbackReply(feedback_id=kept[0], changed=kept[1])
 

@@ -15,6 +15,13 @@ SELECT workspace_id FROM (
     UNION ALL SELECT id, workspace_id, 'chunk' FROM chunks
 ) AS result WHERE kind = $1 AND id = $2
 """
+_WORDS = """
+SELECT words FROM (
+    SELECT id, 'curated' AS kind, question_text AS words, sensitive FROM q_a_pairs
+    UNION ALL SELECT id, 'extracted', question_text, sensitive FROM q_a_extractions
+    UNION ALL SELECT id, 'chunk', content, sensitive FROM chunks
+) AS result WHERE kind = $1 AND id = $2 AND NOT sensitive
+"""
 _GIVE = """
 INSERT INTO search_feedback AS given (workspace_id, query, query_sha256, kind, result_id, verdict, comment, given_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -46,3 +53,9 @@ async def give(conn: Connection, workspace_id: UUID, given: GiveFeedback) -> tup
         return changed, True
     kept: UUID = await conn.fetchval(_KEPT, workspace_id, given.kind, given.result_id, sha, given.given_by)
     return kept, False
+
+
+async def words_of(conn: Connection, given: GiveFeedback) -> str | None:
+    """What the result asks or says; None of one that is not for everybody."""
+    words: str | None = await conn.fetchval(_WORDS, given.kind, given.result_id)
+    return words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,10 +12,12 @@ import pytest
 from libs import touchpoints
 from libs.contracts.events.normaliser import SignalObservedV1
 from libs.contracts.events.qa_ingest import QaPairArchivedV1, QaPairPublishedV1, QaPairSupersededV1, QaPairUnpublishedV1
+from libs.contracts.queries.qa_ingest import GiveFeedback
 from libs.service_kit.db import Database
 from libs.service_kit.delivery import delivering
 from libs.service_kit.testing import event_of, outbox_events
 from libs.service_kit.testing.plugin import OpenDatabase
+from services.qa_ingest import answers
 from services.qa_ingest.domain import pair_facts
 from services.qa_ingest.domain.pair_facts import Change, Home
 from services.qa_ingest.store import operations
@@ -233,3 +235,37 @@ async def test_a_touchpoint_that_is_registered_later_is_told_of_what_was_publish
     await library.ingest.look()
     facts = sorted(await told(db, QaPairPublishedV1), key=lambda fact: fact.published_at)
     assert [(fact.version, fact.touchpoint_id) for fact in facts] == [(1, None), (1, "support.answers")]
+
+
+async def test_a_result_that_a_person_calls_wrong_is_a_signal_once(library: Library) -> None:
+    async def give(verdict: Literal["right", "wrong"], token: str = "BK-1", by: str = "ada") -> None:
+        ((pair,),) = await library.rows(f"SELECT id FROM q_a_pairs WHERE source_id_token = '{token}'")
+        given = GiveFeedback(
+            workspace_ids=(library.bound.workspace_id,),
+            query="my phone",
+            result_id=pair,
+            verdict=verdict,
+            comment="that is no answer",
+            given_by=by,
+        )
+        await answers.answer_feedback(given, library.db)
+
+    await give("right", by="ben")
+    assert await told(library.db, SignalObservedV1) == []
+    await give("wrong")
+    await give("wrong")
+    (signal,) = await told(library.db, SignalObservedV1)
+    assert (signal.touchpoint_id, signal.signal_type, signal.actor_id) == ("support.answers", "flag", "ada")
+    assert signal.payload.model_dump(exclude_none=True) == {
+        "text": "my phone",
+        "category": "wrong_result",
+        "got": "How long are backups kept?",
+        "reason": "that is no answer",
+    }
+    await give("right")
+    await give("wrong")
+    again = await told(library.db, SignalObservedV1)
+    assert {one.signal_id for one in again} == {signal.signal_id}
+    await give("wrong", "SE-1")
+    secret = [one for one in await told(library.db, SignalObservedV1) if one.signal_id != signal.signal_id]
+    assert [one.payload.got for one in secret] == [None]
