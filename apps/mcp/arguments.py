@@ -86,6 +86,73 @@ class Get(Arguments):
         return self
 
 
+Answer = Annotated[str, StringConstraints(min_length=1, max_length=50_000)]
+Phrasings = Annotated[tuple[Question, ...], Field(max_length=200)]
+Reason = Annotated[str, StringConstraints(max_length=2_000)]
+
+
+class Create(Arguments):
+    """`q_a_create`."""
+
+    question_text: Question | None = None
+    answer_standard: Answer | None = None
+    answer_advanced: Answer | None = None
+    alternate_question_phrasings: Phrasings | None = None
+    scope_tag: Tags | None = None
+    anti_scope_tag: Tags | None = None
+    primary_domain: Label | None = None
+    primary_subtopic: Label | None = None
+    secondary_domain: Label | None = None
+    secondary_subtopic: Label | None = None
+    promote_from_extraction_id: UUID | None = Field(
+        default=None, description="make the pair of this extraction, with all it holds, and give nothing else"
+    )
+    publication_status: Literal["draft"] = Field(default="draft", description="a person publishes")
+    reason: Reason = ""
+    workspace_id: Annotated[
+        UUID | None, Field(description="whose library; needed where the token is for several workspaces")
+    ] = None
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Create:
+        if self.promote_from_extraction_id is not None:
+            if self.model_fields_set - {"promote_from_extraction_id", "publication_status", "reason"}:
+                raise ValueError("with `promote_from_extraction_id` the pair is what was extracted: give nothing else")
+        elif self.question_text is None or self.answer_standard is None:
+            raise ValueError("give `question_text` and `answer_standard`, or `promote_from_extraction_id`")
+        return self
+
+
+class ProposeEdit(Arguments):
+    """`q_a_propose_edit`."""
+
+    q_a_pair_id: UUID
+    version_number: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
+        description="of the pair as you read it with q_a_get"
+    )
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] = Field(
+        description="for the person who decides"
+    )
+    question_text: Question | None = None
+    answer_standard: Answer | None = None
+    answer_advanced: Answer | None = None
+    alternate_question_phrasings: Phrasings | None = None
+    scope_tag: Tags | None = None
+    anti_scope_tag: Tags | None = None
+    primary_domain: Label | None = None
+    primary_subtopic: Label | None = None
+    secondary_domain: Label | None = None
+    secondary_subtopic: Label | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ProposeEdit:
+        if not any(getattr(self, name) is not None for name in CHANGEABLE):
+            raise ValueError(f"name at least one of {', '.join(CHANGEABLE)}")
+        return self
+
+
+CHANGEABLE = tuple(name for name in ProposeEdit.model_fields if name not in ("q_a_pair_id", "version_number", "reason"))
+
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 

@@ -106,6 +106,25 @@ class Verbatim(Result):
     history: tuple[Version, ...] | None = Field(description="newest first; null where it was not asked for")
 
 
+class Created(Result):
+    """The draft that was made."""
+
+    q_a_pair_id: UUID
+    workspace_id: UUID
+    publication_status: str
+    version_number: int
+    operation_id: UUID
+
+
+class Proposed(Result):
+    """The edit that a person will decide on."""
+
+    suggestion_id: UUID
+    q_a_pair_id: UUID | None
+    state: str
+    created_at: AwareDatetime
+
+
 def found(hits: models.SearchResults) -> SearchResult:
     """The hits of the library."""
     rows = tuple(_found(hit) for hit in hits.results)
@@ -149,3 +168,24 @@ def _cited(citation: models.Citation) -> Cited:
 def _version(version: models.PairVersion) -> Version:
     same = set(Version.model_fields) & set(models.PairVersion.model_fields)
     return Version(version_number=version.version, **version.model_dump(include=same))
+
+
+def created(made: models.CuratedPair) -> Created:
+    """The pair that was made."""
+    return Created(
+        q_a_pair_id=made.pair.id,
+        workspace_id=made.pair.workspace_id,
+        publication_status=made.pair.publication_status,
+        version_number=made.pair.version,
+        operation_id=made.operation_id,
+    )
+
+
+def proposed(suggestion: models.Suggestion) -> Proposed:
+    """The edit that was proposed."""
+    return Proposed(
+        suggestion_id=suggestion.suggestion_id,
+        q_a_pair_id=suggestion.pair_id,
+        state=suggestion.state,
+        created_at=suggestion.created_at,
+    )

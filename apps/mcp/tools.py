@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from burnish_sdk import AsyncClient
+from burnish_sdk import AsyncClient, NewPair, PairChanges
 from mcp_types import Tool as Listed
 from mcp_types import ToolAnnotations
 
@@ -78,6 +78,35 @@ async def _get(gateway: AsyncClient, asked: arguments.Get) -> Result:
     return results.verbatim(pair, citations=asked.include_citations, history=asked.include_history)
 
 
+NAMES = {
+    "question_text": "question",
+    "alternate_question_phrasings": "alternate_phrasings",
+    "scope_tag": "scope_tags",
+    "anti_scope_tag": "anti_scope_tags",
+}
+"""What the gateway calls them; the others have the same name there."""
+
+
+async def _create(gateway: AsyncClient, asked: arguments.Create) -> Result:
+    if asked.promote_from_extraction_id is not None:
+        return results.created(await gateway.library.promote(asked.promote_from_extraction_id, reason=asked.reason))
+    pair = NewPair.model_validate(_content(asked))
+    return results.created(await gateway.library.create(pair, workspace_id=asked.workspace_id, reason=asked.reason))
+
+
+async def _propose_edit(gateway: AsyncClient, asked: arguments.ProposeEdit) -> Result:
+    changes = PairChanges.model_validate(_content(asked))
+    suggestion = await gateway.library.propose_edit(
+        asked.q_a_pair_id, asked.version_number, changes, reason=asked.reason
+    )
+    return results.proposed(suggestion)
+
+
+def _content(asked: Arguments) -> dict[str, Any]:
+    given = {name: getattr(asked, name) for name in arguments.CHANGEABLE}
+    return {NAMES.get(name, name): value for name, value in given.items() if value is not None}
+
+
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 TOOLS = (
@@ -100,5 +129,29 @@ TOOLS = (
         result=results.Verbatim,
         annotations=_READS,
         run=_get,
+    ),
+    Tool(
+        name="q_a_create",
+        title="Draft an answer for the Q&A library",
+        about="Make a pair: a draft, which is found only where drafts are asked for until a person publishes it. "
+        "Search first: what is there already should rather be edited (q_a_propose_edit).",
+        arguments=arguments.Create,
+        result=results.Created,
+        annotations=ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+        ),
+        run=_create,
+    ),
+    Tool(
+        name="q_a_propose_edit",
+        title="Propose an edit of an answer of the Q&A library",
+        about="Propose other words or tags for a pair, for a person to accept or dismiss; the pair stays as it is "
+        "until then. What is not named stays. Refused when the pair has another version by now: read it again.",
+        arguments=arguments.ProposeEdit,
+        result=results.Proposed,
+        annotations=ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
+        run=_propose_edit,
     ),
 )

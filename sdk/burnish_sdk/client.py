@@ -18,8 +18,11 @@ from burnish_sdk import address, operations
 from burnish_sdk.errors import UnexpectedAnswer
 from burnish_sdk.models import (
     Accepted,
+    CuratedPair,
     LivePrompt,
+    NewPair,
     Pair,
+    PairChanges,
     PairKind,
     Provenance,
     PublicationStatus,
@@ -28,6 +31,7 @@ from burnish_sdk.models import (
     SignalCounts,
     SignalPage,
     StoredSignal,
+    Suggestion,
 )
 from burnish_sdk.operation import Operation, document
 from burnish_sdk.prompts import Key, Known, Prompt, PromptCache, Refreshing
@@ -176,6 +180,35 @@ class AsyncLibrary:
             pair_id, kind=kind, workspace_id=workspace_id, citations=citations, history=history
         )
         return await self._transport.call(operation)
+
+    async def create(
+        self, pair: NewPair, *, workspace_id: UUID | None = None, reason: str = "", idempotency_key: str | None = None
+    ) -> CuratedPair:
+        """Make a draft. A token for several workspaces names one."""
+        return await self._transport.call(
+            operations.create_pair(pair, workspace_id=workspace_id, reason=reason, idempotency_key=idempotency_key)
+        )
+
+    async def promote(
+        self, extraction_id: UUID, *, reason: str = "", idempotency_key: str | None = None
+    ) -> CuratedPair:
+        """Make a draft of what was found in a document. Raises Conflict when it is a pair already."""
+        return await self._transport.call(
+            operations.promote_extraction(extraction_id, reason=reason, idempotency_key=idempotency_key)
+        )
+
+    async def propose_edit(
+        self,
+        pair_id: UUID,
+        version: int,
+        changes: PairChanges,
+        *,
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Suggestion:
+        """Propose a change of a pair as it was read, for a person to decide on. Raises Conflict for an old version."""
+        operation = operations.propose_edit(pair_id, version, changes, reason=reason, idempotency_key=idempotency_key)
+        return (await self._transport.call(operation)).suggestion
 
 
 class AsyncClient:
@@ -365,6 +398,38 @@ class Library:
         return self._running.do(
             lambda client: client.library.get(
                 pair_id, kind=kind, workspace_id=workspace_id, citations=citations, history=history
+            )
+        )
+
+    def create(
+        self, pair: NewPair, *, workspace_id: UUID | None = None, reason: str = "", idempotency_key: str | None = None
+    ) -> CuratedPair:
+        """Make a draft. A token for several workspaces names one."""
+        return self._running.do(
+            lambda client: client.library.create(
+                pair, workspace_id=workspace_id, reason=reason, idempotency_key=idempotency_key
+            )
+        )
+
+    def promote(self, extraction_id: UUID, *, reason: str = "", idempotency_key: str | None = None) -> CuratedPair:
+        """Make a draft of what was found in a document. Raises Conflict when it is a pair already."""
+        return self._running.do(
+            lambda client: client.library.promote(extraction_id, reason=reason, idempotency_key=idempotency_key)
+        )
+
+    def propose_edit(
+        self,
+        pair_id: UUID,
+        version: int,
+        changes: PairChanges,
+        *,
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Suggestion:
+        """Propose a change of a pair as it was read, for a person to decide on. Raises Conflict for an old version."""
+        return self._running.do(
+            lambda client: client.library.propose_edit(
+                pair_id, version, changes, reason=reason, idempotency_key=idempotency_key
             )
         )
 

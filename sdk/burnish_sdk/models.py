@@ -19,6 +19,7 @@ MatchStrength = Literal["exact", "strong", "fair", "weak"]
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
+Answer = Annotated[str, StringConstraints(min_length=1, max_length=50_000)]
 LongText = Annotated[str, StringConstraints(max_length=20_000)]
 
 
@@ -254,3 +255,67 @@ class Pair(_Received):
     metadata: dict[str, Any] = Field(default_factory=dict)
     citations: tuple[Citation, ...] = ()
     history: tuple[PairVersion, ...] = ()
+
+
+class PairChanges(_Sent):
+    """What of a pair is set. What is not named stays as it is; in a proposed edit, None clears."""
+
+    question: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] | None = None
+    answer_standard: Answer | None = None
+    answer_advanced: Answer | None = None
+    alternate_phrasings: tuple[str, ...] | None = None
+    id_token: str | None = None
+    scope_tags: tuple[str, ...] | None = None
+    anti_scope_tags: tuple[str, ...] | None = None
+    primary_domain: str | None = None
+    primary_subtopic: str | None = None
+    secondary_domain: str | None = None
+    secondary_subtopic: str | None = None
+    provenance: Provenance | None = None
+    confidence: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    sensitive: bool | None = None
+    layer: str | None = None
+    review_cadence_days: Annotated[int, Field(ge=1, le=1_095)] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class NewPair(PairChanges):
+    """A pair to be made."""
+
+    question: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+    answer_standard: Answer
+
+
+class CuratedPair(_Received):
+    """The pair as it is now."""
+
+    operation_id: UUID
+    pair: Pair
+
+
+class Suggestion(_Received):
+    """What a person should look at, such as a proposed edit, and what became of it."""
+
+    suggestion_id: UUID
+    workspace_id: UUID
+    kind: str
+    state: str
+    pair_id: UUID | None = None
+    other_pair_id: UUID | None = None
+    extraction_id: UUID | None = None
+    question: str | None = None
+    other_question: str | None = None
+    version: int | None = None
+    detail: dict[str, Any] = Field(default_factory=dict)
+    created_at: AwareDatetime
+    created_by: str
+    decided_at: AwareDatetime | None = None
+    decided_by: str | None = None
+
+
+class SuggestionReply(_Received):
+    """One suggestion."""
+
+    suggestion: Suggestion

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from pydantic import TypeAdapter
@@ -11,8 +12,11 @@ from pydantic import TypeAdapter
 from burnish_sdk.errors import ConfigurationError
 from burnish_sdk.models import (
     Accepted,
+    CuratedPair,
     LivePrompt,
+    NewPair,
     Pair,
+    PairChanges,
     PairKind,
     Provenance,
     PublicationStatus,
@@ -20,9 +24,11 @@ from burnish_sdk.models import (
     Signal,
     SignalCounts,
     SignalPage,
+    SuggestionReply,
 )
 from burnish_sdk.operation import Operation, document, segment
 
+_T = TypeVar("_T")
 MOST_SIGNALS = 1_000
 MOST_BYTES = 3 * 1024 * 1024
 """A request's body is at most 4 MiB; what stands around the signals is small."""
@@ -33,6 +39,8 @@ SIGNAL_COUNTS = TypeAdapter(SignalCounts)
 LIVE_PROMPT = TypeAdapter(LivePrompt)
 SEARCH_RESULTS = TypeAdapter(SearchResults)
 PAIR = TypeAdapter(Pair)
+CURATED_PAIR = TypeAdapter(CuratedPair)
+SUGGESTION = TypeAdapter(SuggestionReply)
 
 LIBRARY = "/api/qa"
 
@@ -130,6 +138,36 @@ def get_pair(
         "include_history": history,
     }
     return Operation("GET", f"{LIBRARY}/pairs/{pair_id}", PAIR, params)
+
+
+def create_pair(
+    pair: NewPair, *, workspace_id: UUID | None = None, reason: str = "", idempotency_key: str | None = None
+) -> Operation[CuratedPair]:
+    """Make a draft."""
+    body = {**pair.model_dump(mode="json", exclude_none=True), "publication_status": "draft", "reason": reason}
+    if workspace_id is not None:
+        body["workspace_id"] = str(workspace_id)
+    return _change(f"{LIBRARY}/pairs", CURATED_PAIR, body, idempotency_key)
+
+
+def promote_extraction(
+    extraction_id: UUID, *, reason: str = "", idempotency_key: str | None = None
+) -> Operation[CuratedPair]:
+    """Make a draft of what was found in a document, with everything that was found of it."""
+    body = {"publication_status": "draft", "reason": reason}
+    return _change(f"{LIBRARY}/extractions/{extraction_id}/promote", CURATED_PAIR, body, idempotency_key)
+
+
+def propose_edit(
+    pair_id: UUID, version: int, changes: PairChanges, *, reason: str = "", idempotency_key: str | None = None
+) -> Operation[SuggestionReply]:
+    """Propose a change of a pair as it was read at a version."""
+    body = {**changes.model_dump(mode="json", exclude_unset=True), "version": version, "reason": reason}
+    return _change(f"{LIBRARY}/pairs/{pair_id}/edits", SUGGESTION, body, idempotency_key)
+
+
+def _change(path: str, reply: TypeAdapter[_T], body: Mapping[str, Any], key: str | None) -> Operation[_T]:
+    return Operation("POST", path, reply, body=document(body), headers={"Idempotency-Key": _key(key)})
 
 
 def _key(given: str | None) -> str:

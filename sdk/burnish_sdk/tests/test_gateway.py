@@ -30,6 +30,9 @@ SENT: list[tuple[Operation[Any], str]] = [
     (operations.live_prompt("t", UUID(int=1)), "/touchpoints/{touchpoint_id}/live"),
     (operations.search_pairs("q"), "/api/qa/search"),
     (operations.get_pair(UUID(int=1)), "/api/qa/pairs/{pair_id}"),
+    (operations.create_pair(models.NewPair(question="q", answer_standard="a")), "/api/qa/pairs"),
+    (operations.promote_extraction(UUID(int=1)), "/api/qa/extractions/{extraction_id}/promote"),
+    (operations.propose_edit(UUID(int=1), 1, models.PairChanges(question="q")), "/api/qa/pairs/{pair_id}/edits"),
 ]
 
 
@@ -73,6 +76,15 @@ async def test_a_signal_has_the_fields_that_the_gateway_takes(real: Real) -> Non
     assert set(ours["required"]) == set(signal["required"])
     for name in ("touchpoint_id", "signal_type", "source_key", "severity", "actor_kind", "actor_id", "version_ref"):
         assert plain(ours["properties"][name]) >= plain(signal["properties"][name]), name
+
+
+async def test_a_pair_has_the_fields_that_the_gateway_takes(real: Real) -> None:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        document = (await http.get(f"{real.url}/openapi.json")).json()
+    for path in ("/api/qa/pairs", "/api/qa/pairs/{pair_id}/edits"):
+        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        taken = set(_resolved(content, document)["properties"])
+        assert set(models.PairChanges.model_fields) <= taken, path
 
 
 def test_the_sdk_knows_the_words_and_bounds_of_the_contracts() -> None:
@@ -186,7 +198,11 @@ def test_it_imports_httpx_and_pydantic_and_nothing_else() -> None:
 
 def test_every_operation_is_compared() -> None:
     made = {name for name, value in vars(operations).items() if getattr(value, "__module__", "") == operations.__name__}
-    known = {"push_signals", "list_signals", "count_signals", "live_prompt", "search_pairs", "get_pair"}
+    known = {"push_signals", "list_signals", "count_signals", "live_prompt", "search_pairs", "get_pair"} | {
+        "create_pair",
+        "promote_extraction",
+        "propose_edit",
+    }
     assert {name for name in made if not name.startswith("_")} == known, "add it to SENT"
     assert all(isinstance(operation, Operation) for operation, _ in SENT)
 
