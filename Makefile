@@ -10,6 +10,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help demo up test unit check generate drill bench clean
 help:
 	@echo "make demo      the whole loop once, on the built-in example (ARGS='--dataset DIR' for your own data)"
+	@echo "make demo ARGS=qa    the Q&A library once: files dropped, questions asked over MCP"
 	@echo "make up        everything on this machine, until Ctrl-C"
 	@echo "make test      checks and every test, on real Postgres and NATS"
 	@echo "make check     ruff, mypy, import-linter only"

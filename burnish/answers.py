@@ -802,6 +802,14 @@ class ExportedPairs(TypedDict):
     sensitive: int
 
 
+class LegacyImported(TypedDict):
+    """What became of an older platform's rows."""
+
+    imported: int
+    there_already: int
+    operation_id: str
+
+
 class Rollback(TypedDict):
     """Done at once, or for a person to do."""
 

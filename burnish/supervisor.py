@@ -145,9 +145,9 @@ class Supervisor:
         """Stop the services, then NATS, then Postgres, each cleanly. Harmless when nothing runs."""
         self._stopping = True
         for task in (self._launching, self._watcher, self._keeping):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+            while task is not None and not task.done():
+                task.cancel()  # again, where a library in it lost the first one
+                await asyncio.wait([task], timeout=1.0)
         stopping = asyncio.create_task(self._stop())
         while not stopping.done():  # a second SIGTERM or Ctrl-C does not leave anything half stopped
             with suppress(asyncio.CancelledError):

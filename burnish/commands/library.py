@@ -13,11 +13,11 @@ import click
 
 from burnish import answers
 from burnish.answers import read
-from burnish.commands import curate, export, forms, ingest
+from burnish.commands import curate, export, forms, ingest, legacy
 from burnish.commands.show import when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
-from burnish.parameters import FILE, MOMENT, NAME, TEXT
+from burnish.parameters import FILE, MOMENT, NAME, TEXT, WORKSPACE
 from burnish.printer import answer, exact, plain, print_json, print_table, remark
 from libs.contracts.vocabulary import registered
 
@@ -38,6 +38,11 @@ class Linted:
     pairs: int
     problems: list[Problem]
     warnings: list[Problem]
+
+
+_workspace_option = click.option(
+    "--workspace", type=WORKSPACE, metavar="NAME|ID", help="Whose library; else that of the token, or `default`."
+)
 
 
 def add_to(group: click.Group) -> None:
@@ -101,6 +106,7 @@ def add_to(group: click.Group) -> None:
     forms.add_to(qa)
     ingest.add_to(qa)
     curate.add_to(qa)
+    legacy.add_to(qa)
 
     @verb(qa, "template", example="burnish qa template > answers.md", exits={0: "printed", 2: EXITS[2]})
     @json_option
@@ -122,6 +128,7 @@ def _add_reading(qa: click.Group) -> None:
     @click.option("--extractions", is_flag=True, help="Also what was found and nobody has vouched for yet.")
     @click.option("--as-of", type=MOMENT, metavar="TIME", help="What held then, in the words of then.")
     @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+    @_workspace_option
     @data_option
     @json_option
     def search(
@@ -132,6 +139,7 @@ def _add_reading(qa: click.Group) -> None:
         extractions: bool,
         as_of: str | None,
         limit: int,
+        workspace: str | None,
         data: Path,
         as_json: bool,
     ) -> None:
@@ -144,6 +152,7 @@ def _add_reading(qa: click.Group) -> None:
             "include_extractions": extractions or None,
             "as_of": as_of,
             "limit": limit,
+            "workspace_id": workspace,
         }
         with gateway(data) as api:
             found = read(api.get("/api/qa/search", **asked), answers.LibraryHits)
@@ -165,11 +174,20 @@ def _add_reading(qa: click.Group) -> None:
     @click.option("--pairs", is_flag=True, help="Published pairs too, in the same list.")
     @click.option("--bucket", type=NAME, help="Only files of this bucket.")
     @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+    @_workspace_option
     @data_option
     @json_option
-    def chunks(query: str, pairs: bool, bucket: str | None, limit: int, data: Path, as_json: bool) -> None:
+    def chunks(
+        query: str, pairs: bool, bucket: str | None, limit: int, workspace: str | None, data: Path, as_json: bool
+    ) -> None:
         """Find the passages of files that have to do with a question, best first."""
-        asked = {"query": query, "include_qa": pairs or None, "bucket": bucket, "limit": limit}
+        asked = {
+            "query": query,
+            "include_qa": pairs or None,
+            "bucket": bucket,
+            "limit": limit,
+            "workspace_id": workspace,
+        }
         with gateway(data) as api:
             found = read(api.get("/api/qa/chunks", **asked), answers.LibraryChunks)
         if as_json:
@@ -209,13 +227,16 @@ def _add_reading(qa: click.Group) -> None:
     @verb(qa, "show", example="burnish qa show 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)
     @click.argument("pair", type=click.UUID)
     @click.option("--extraction", is_flag=True, help="It is the id of an extraction.")
+    @_workspace_option
     @data_option
     @json_option
-    def show(pair: UUID, extraction: bool, data: Path, as_json: bool) -> None:
+    def show(pair: UUID, extraction: bool, workspace: str | None, data: Path, as_json: bool) -> None:
         """Print a pair verbatim, with its history."""
         kind = "extracted" if extraction else "curated"
         with gateway(data) as api:
-            found = read(api.get(f"/api/qa/pairs/{pair}", kind=kind, include_history=True), answers.Pair)
+            found = read(
+                api.get(f"/api/qa/pairs/{pair}", kind=kind, workspace_id=workspace, include_history=True), answers.Pair
+            )
         if as_json:
             print_json(found)
             return
@@ -233,12 +254,13 @@ def _add_reading(qa: click.Group) -> None:
             )
 
     @verb(qa, "documents", example="burnish qa documents", exits=GATEWAY_EXITS)
+    @_workspace_option
     @data_option
     @json_option
-    def documents(data: Path, as_json: bool) -> None:
+    def documents(workspace: str | None, data: Path, as_json: bool) -> None:
         """List the files that came into the library, newest first, with what came of each."""
         with gateway(data) as api:
-            found = read(api.get("/api/qa/documents"), answers.LibraryDocuments)["documents"]
+            found = read(api.get("/api/qa/documents", workspace_id=workspace), answers.LibraryDocuments)["documents"]
         if as_json:
             print_json(found)
             return
@@ -249,12 +271,13 @@ def _add_reading(qa: click.Group) -> None:
 
     @verb(qa, "report", example="burnish qa report 0b6c5a1e-3f51-4a54-9c1c-2f6a7f9d2f10", exits=GATEWAY_EXITS)
     @click.argument("document", type=click.UUID)
+    @_workspace_option
     @data_option
     @json_option
-    def report(document: UUID, data: Path, as_json: bool) -> None:
+    def report(document: UUID, workspace: str | None, data: Path, as_json: bool) -> None:
         """Say what became of every passage of a file, with a count of every character."""
         with gateway(data) as api:
-            found = read(api.get(f"/api/qa/documents/{document}/report"), answers.IngestReport)
+            found = read(api.get(f"/api/qa/documents/{document}/report", workspace_id=workspace), answers.IngestReport)
         if as_json:
             print_json(found)
             return

@@ -39,7 +39,7 @@ qa match|
 agents list|agents show|agents lint|agents refine|agents chat|agents save|agents create|agents revert|agents catalog|
 agents flag|agents engine|
 qa create|qa promote|qa edit|qa archive|qa restore|qa verify|qa publish|qa review|qa merge|qa supersede|
-qa split|qa reviews|qa suggestions|qa accept|qa dismiss|qa undo|qa delete
+qa split|qa reviews|qa suggestions|qa accept|qa dismiss|qa undo|qa delete|qa import-legacy
 """
 
 

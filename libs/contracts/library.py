@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, model_validator
 
 from libs.contracts.envelope import Frozen
-from libs.contracts.text import JsonObject
+from libs.contracts.text import STORABLE, JsonObject
 from libs.contracts.vocabulary import AnswerText, Instant, Name, Sha256, ShortText
 
 Provenance = Literal["EXTRACTED", "INFERRED", "AMBIGUOUS"]
@@ -188,6 +188,58 @@ class ExportedPair(Frozen):
     review_cadence_days: int | None = None
     sensitive: bool = False
     metadata: JsonObject = Field(default_factory=dict)
+
+
+ReviewStatus = Literal["pending", "approved", "reverted", "changes_requested", "review_overdue"]
+LegacyQuestion = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000), STORABLE]
+LegacyAnswer = Annotated[str, StringConstraints(min_length=1, max_length=50_000), STORABLE]
+
+
+class LegacyPair(Frozen):
+    """A pair of an older platform with the id, status and review fields that it had; `line` is where its row stood."""
+
+    line: int = Field(ge=1)
+    id: UUID
+    workspace_id: UUID
+    question: LegacyQuestion
+    answer_standard: LegacyAnswer
+    answer_advanced: LegacyAnswer | None = None
+    scope_tags: tuple[Name, ...] = Field(default=(), max_length=200)
+    sources: tuple[PairSource, ...] = Field(default=(), max_length=10)
+    primary_domain: ShortText | None = None
+    primary_subtopic: ShortText | None = None
+    secondary_domain: ShortText | None = None
+    secondary_subtopic: ShortText | None = None
+    classification_confidence: float | None = Field(default=None, ge=0, le=1)
+    publication_status: PublicationStatus = "draft"
+    governance_review_status: ReviewStatus | None = None
+    governance_review_due: Instant | None = None
+    governance_reviewer: Name | None = None
+    next_review_date: date | None = None
+    review_cadence_days: int | None = Field(default=None, ge=1, le=1_095)
+    verified_at: Instant | None = None
+    verified_by: ShortText | None = None
+    layer: ShortText | None = None
+    valid_to: Instant | None = None
+    superseded_by: UUID | None = None
+    created_at: Instant
+    created_by: Name | None = None
+    updated_by: Name | None = None
+    archived_at: Instant | None = None
+    archived_by: Name | None = None
+    archive_reason: ShortText | None = None
+    ingest_source: Name | None = None
+    metadata: JsonObject = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> LegacyPair:
+        if (self.archived_at is not None) != (self.publication_status == "archived"):
+            raise ValueError("archived_at and the publication_status `archived` go together")
+        if self.valid_to is not None and self.valid_to <= self.created_at:
+            raise ValueError("valid_to must be later than created_at, from when on the pair is valid")
+        if self.superseded_by == self.id:
+            raise ValueError("superseded_by is the pair itself")
+        return self
 
 
 class ScopeFilter(Frozen):

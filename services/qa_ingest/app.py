@@ -16,6 +16,7 @@ from libs.contracts.queries.qa_ingest import (
     GetIngestReport,
     GetPair,
     GiveFeedback,
+    ImportLegacyPairs,
     ListDocuments,
     ListObjects,
     SearchChunks,
@@ -32,6 +33,7 @@ from services.qa_ingest.embedding import Embedding
 from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
 from services.qa_ingest.ingest import Bound, Ingest
+from services.qa_ingest.legacy import answer_import
 from services.qa_ingest.reports import Reports
 from services.qa_ingest.settings import Settings
 from services.qa_ingest.uploads import Uploads
@@ -100,6 +102,7 @@ def build(settings: Settings) -> Service:
     service.answer(asked.AcceptSuggestion, curating.answer_accept, db=db)
     service.answer(asked.DismissSuggestion, curating.answer_dismiss, db=db)
     service.answer(asked.ListReviews, curating.answer_reviews, db=db, grace_days=settings.qa_review_grace_days)
+    service.answer(ImportLegacyPairs, answer_import, db=db, embedding=embedding)
     service.on_start(ingest.prepare)
     service.on_start(hints.start)
     service.on_stop(hints.stop)

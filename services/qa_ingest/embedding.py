@@ -42,7 +42,7 @@ class Embedding:
         """Embed until nothing is left; how many texts got their vector."""
         done = 0
         for workspace_id in self._workspaces():
-            embedded = await self._workspace(workspace_id)
+            embedded = await self.embed_workspace(workspace_id)
             done += embedded
             # Once after a start, for whoever was here before may have ended between the two.
             if self._tuning is not None and (embedded or workspace_id not in self._compared):
@@ -50,7 +50,8 @@ class Embedding:
                 self._compared.add(workspace_id)
         return done
 
-    async def _workspace(self, workspace_id: UUID) -> int:
+    async def embed_workspace(self, workspace_id: UUID) -> int:
+        """The same for one workspace."""
         done, after = 0, ""
         while True:
             async with self._db.connection(workspaces=[workspace_id]) as conn:

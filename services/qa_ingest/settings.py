@@ -86,10 +86,19 @@ def _misfit(path: Path, error: ValidationError) -> ValueError:
     return ValueError(f"{path}: {place or 'the file'}: {first['msg']}")
 
 
+def _beside(path: Path, binding: Binding) -> Binding:
+    """A folder that is not named from the root is beside the file that names it."""
+    folder = binding.options.get("folder")
+    if not isinstance(folder, str):
+        return binding
+    return binding.model_copy(update={"folder": str(path.absolute().parent / folder)})
+
+
 def _read(path: Path) -> Bindings:
     try:
         document = YAML(typ="safe", pure=True).load(read_text(path, MAX_FILE_BYTES))
-        return Bindings.model_validate(document)
+        bindings = Bindings.model_validate(document)
+        return Bindings(buckets=tuple(_beside(path, each) for each in bindings.buckets))
     except YAMLError as error:
         raise ValueError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
     except ValidationError as error:

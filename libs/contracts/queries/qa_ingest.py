@@ -13,6 +13,7 @@ from libs.contracts.library import (
     DocumentSummary,
     ExportedPair,
     IngestReport,
+    LegacyPair,
     PairDetail,
     PairKind,
     Provenance,
@@ -270,3 +271,22 @@ class FollowObject(Query[FollowedReply]):
     workspace_ids: Workspaces | None = Field(default=None, description="None for all")
     bucket: Name
     object_key: ObjectKey
+
+
+class LegacyImported(Reply):
+    """How many pairs were made, and how many were there. All of them carry the operation in their history."""
+
+    imported: int
+    there_already: int
+    operation_id: UUID
+
+
+class ImportLegacyPairs(Query[LegacyImported]):
+    """Make pairs of these rows of an older platform, all or none. A pair whose id is there is left as it is."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.pairs.import_legacy.v1"
+    reply: ClassVar[type[Reply]] = LegacyImported
+
+    pairs: tuple[LegacyPair, ...] = Field(min_length=1, max_length=20_000)
+    file: Name
+    by: Name

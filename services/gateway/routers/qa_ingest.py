@@ -14,6 +14,7 @@ from libs.auth.claims import Caller
 from libs.contracts.envelope import EVENT_NAMESPACE
 from libs.contracts.library import (
     IngestReport,
+    LegacyPair,
     PairDetail,
     PairKind,
     Provenance,
@@ -37,6 +38,8 @@ from libs.contracts.queries.qa_ingest import (
     GetIngestReport,
     GetPair,
     GiveFeedback,
+    ImportLegacyPairs,
+    LegacyImported,
     ListDocuments,
     ListObjects,
     ObjectKey,
@@ -50,6 +53,7 @@ from libs.contracts.text import STORABLE
 from libs.contracts.vocabulary import Instant, Name, ShortText
 from libs.service_kit.errors import Refused
 from services.gateway.api.access import (
+    ADMIN,
     CurrentCaller,
     require_change,
     require_scope,
@@ -57,7 +61,8 @@ from services.gateway.api.access import (
     workspaces_of,
 )
 from services.gateway.api.asking import GatewayDep, OnceDep
-from services.gateway.api.body import JsonRoute, RequestBody
+from services.gateway.api.body import MAX_BODY_BYTES, JsonRoute, RequestBody
+from services.gateway.api.errors import Forbidden
 
 router = APIRouter(route_class=JsonRoute, tags=["library"])
 DEFAULT_WORKSPACE = uuid5(EVENT_NAMESPACE, "workspace|default")
@@ -65,6 +70,9 @@ DEFAULT_WORKSPACE = uuid5(EVENT_NAMESPACE, "workspace|default")
 
 READING_S = 60.0
 """How long an object may take to be read before the answer says that it waits."""
+IMPORT_TIMEOUT_S = 60.0
+# What the bus carries at most, less its own headers.
+MAX_QUERY_BYTES = MAX_BODY_BYTES - 4_096
 Texts = Annotated[list[Name] | None, Param(max_length=50)]
 
 
@@ -210,6 +218,26 @@ async def export(
         raise Refused("which_workspace", "workspace_id: the token is for several; name one", status=422)
     query = ExportPairs(workspace_id=named[0], after=after, include_sensitive=include_sensitive, limit=limit)
     return await gateway.ask(query)
+
+
+class LegacyBody(RequestBody):
+    """Rows of an older platform, and the name of the file that they were in."""
+
+    pairs: list[LegacyPair] = Field(min_length=1, max_length=20_000)
+    file: Name
+
+
+@router.post("/legacy")
+async def import_legacy(body: LegacyBody, caller: CurrentCaller, gateway: GatewayDep) -> LegacyImported:
+    """Make pairs of an older platform's rows, with their ids, all or none; the same again changes nothing. Admins."""
+    if not caller.has_role({ADMIN}) or "pairs:draft" in caller.scopes:
+        raise Forbidden  # rows bring their status along
+    for workspace_id in {pair.workspace_id for pair in body.pairs}:
+        require_workspace(caller, workspace_id)
+    query = ImportLegacyPairs(pairs=tuple(body.pairs), file=body.file, by=caller.subject)
+    if len(query.model_dump_json(exclude_none=True).encode()) > MAX_QUERY_BYTES:
+        raise Refused("too_large", f"rows are at most {MAX_QUERY_BYTES:,} bytes as JSON", status=413)
+    return await gateway.ask(query, timeout_s=IMPORT_TIMEOUT_S)
 
 
 class Upload(RequestBody):
