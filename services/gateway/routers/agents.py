@@ -43,7 +43,7 @@ from services.gateway.api.access import require_all_workspaces
 from services.gateway.api.asking import Gateway, GatewayDep, OnceDep
 from services.gateway.api.body import RequestBody
 from services.gateway.api.errors import ServiceDown
-from services.gateway.api.v2 import DENIED, Failure, Member, V2Route, exact, read_body, retry_after
+from services.gateway.api.v2 import DENIED, Failure, Member, V2Route, described, exact, read_body, retry_after
 from services.gateway.domain import Limit
 
 router = APIRouter(route_class=V2Route, tags=["agents"])
@@ -134,7 +134,7 @@ async def agents(
     return exact({"data": [each.model_dump(mode="json") for each in reply.agents], "total": reply.total})
 
 
-@router.post("/ai_agents", status_code=201)
+@router.post("/ai_agents", status_code=201, openapi_extra=described(CreateBody))
 async def create(request: Request, caller: Member, gateway: GatewayDep, once: OnceDep) -> Response:
     """A new agent; it is there once the engine has it."""
     body = await read_body(request, CreateBody)
@@ -155,7 +155,7 @@ async def agent(agent_id: UUID, caller: Member, gateway: GatewayDep) -> Response
     return _shown(reply.agent)
 
 
-@router.patch("/ai_agents/{agent_id}")
+@router.patch("/ai_agents/{agent_id}", openapi_extra=described(SaveBody))
 async def save(
     request: Request,
     agent_id: UUID,
@@ -194,7 +194,7 @@ async def version(agent_id: UUID, version: LockVersion, caller: Member, gateway:
     return exact({"data": (await gateway.ask(query)).version.model_dump(mode="json")})
 
 
-@router.post("/ai_agents/{agent_id}/revert")
+@router.post("/ai_agents/{agent_id}/revert", openapi_extra=described(RevertBody))
 async def revert(
     request: Request,
     agent_id: UUID,
@@ -215,7 +215,7 @@ async def revert(
     return _shown((await gateway.ask_once(once, query, timeout_s=SAVE_S)).agent)
 
 
-@router.post("/ai_agents/{agent_id}/refine")
+@router.post("/ai_agents/{agent_id}/refine", openapi_extra=described(RefineBody))
 async def refine(request: Request, agent_id: str, caller: Member, gateway: GatewayDep) -> Response:
     """What would mend the pack in the request. Nothing is written, and nothing of it is stored on the way."""
     if not (await gateway.ask(GetFlag(code=REFINE_FLAG))).enabled:
@@ -244,7 +244,7 @@ async def refine(request: Request, agent_id: str, caller: Member, gateway: Gatew
     return exact({"data": reply.model_dump(mode="json")}, headers=NO_STORE)
 
 
-@router.post("/ai_agents/{agent_id}/preview")
+@router.post("/ai_agents/{agent_id}/preview", openapi_extra=described(PreviewBody))
 async def preview(request: Request, agent_id: UUID, caller: Member, gateway: GatewayDep) -> Response:
     """A conversation on the engine, which keeps nothing of it."""
     body = await read_body(request, PreviewBody)
@@ -266,7 +266,7 @@ async def catalog(caller: Member, gateway: GatewayDep, company_id: Name) -> Resp
     return exact({"data": reply.model_dump(mode="json")})
 
 
-@router.put("/ai_agent_catalog")
+@router.put("/ai_agent_catalog", openapi_extra=described(CatalogBody))
 async def put_catalog(request: Request, caller: Member, gateway: GatewayDep, once: OnceDep) -> Response:
     """Say what a company's agents may use from now on."""
     body = await read_body(request, CatalogBody)
@@ -285,7 +285,7 @@ async def flag(group: Name, code: Name, caller: Member, gateway: GatewayDep) -> 
     return await gateway.ask(GetFlag(code=f"{group}/{code}"))
 
 
-@router.put("/flags/{group}/{code}")
+@router.put("/flags/{group}/{code}", openapi_extra=described(FlagBody))
 async def set_flag(
     request: Request, group: Name, code: Name, caller: Member, gateway: GatewayDep, once: OnceDep
 ) -> Flag:
