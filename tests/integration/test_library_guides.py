@@ -88,6 +88,7 @@ def test_the_operators_guide_can_be_followed(tmp_path: Path) -> None:
             patch.setenv("BURNISH_TOKEN", reader.sh(token).strip())
             told = json.loads(reader.sh("burnish qa export --workspace Support --sensitive --json"))
             assert (told["pairs"], told["sensitive"]) == (2, 0)
+            patch.delenv("BURNISH_TOKEN")
             assert "1 pairs, all of them readable" in reader.sh(check)
             assert "1 pairs imported, 0 there already" in reader.sh(take)
             assert "0 pairs imported, 1 there already" in reader.sh(take)
