@@ -646,6 +646,16 @@ class LibraryDocuments(TypedDict):
     documents: list[LibraryDocument]
 
 
+class ExtractionEstimate(TypedDict):
+    """What reading a file with a model would take, at most."""
+
+    model: str
+    characters: int
+    calls: int
+    answered_before: int
+    most_usd: str
+
+
 class FollowedObject(TypedDict):
     """An object that was looked at, and what came of it."""
 

@@ -160,6 +160,7 @@ class Source(FileSystemPath):
 
 TEXT = Text()
 NAME = Text(200)
+USD = Matching("usd", re.compile(r"\d{1,5}(\.\d{1,9})?", re.ASCII), "an amount of USD is written like 0.50")
 INTEGER = click.IntRange(1, LARGEST_INTEGER)
 TOUCHPOINT_ID = Matching(
     "id", _TOUCHPOINT_ID, "an id has lower-case letters, digits and . _ - only, and no . _ - first"

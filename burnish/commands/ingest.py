@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,7 +18,7 @@ from burnish import answers
 from burnish.answers import read
 from burnish.commands.verbs import data_option, gateway, json_option, verb
 from burnish.failure import FAILED, GATEWAY_EXITS, USAGE, Failure
-from burnish.parameters import NAME, SOURCE, WORKSPACE, S3Address
+from burnish.parameters import NAME, SOURCE, USD, WORKSPACE, S3Address
 from burnish.printer import answer, plain, print_json, remark
 from libs.contracts.vocabulary import registered
 
@@ -28,6 +29,7 @@ MAX_FILE_BYTES = 50 * 1024 * 1024
 MAX_FILES = 10_000
 PART_BYTES = 2 * 1024 * 1024
 SHOWN_PROBLEMS = 20
+READ_BY_MODEL = "llm_extraction"
 WAYS = {".docx": "docx_pattern_a, docx_pattern_b or docx_pattern_c", ".xlsx": "xlsx_table_v1", ".csv": "xlsx_table_v1"}
 """What reads a kind of file that is no bundle: it runs only where it is named."""
 
@@ -48,6 +50,7 @@ def add_to(qa: click.Group) -> None:
         "ingest",
         example="burnish qa ingest answers.md\n"
         "burnish qa ingest handbook/ --extractor docx_pattern_a\n"
+        "burnish qa ingest notes.txt --extractor llm_extraction --estimate\n"
         "burnish qa ingest s3://acme-answers/faq/",
         exits={
             **GATEWAY_EXITS,
@@ -59,6 +62,8 @@ def add_to(qa: click.Group) -> None:
     @click.option("--extractor", type=click.Choice(registered("extractors")), help="How to read them; else as bundles.")
     @click.option("--workspace", type=WORKSPACE, help="Whose library: its name or id; else that of the token.")
     @click.option("--bucket", type=NAME, help="Put the files into this bucket, which is read as it is bound.")
+    @click.option("--estimate", is_flag=True, help=f"Say what {READ_BY_MODEL} would cost, and do nothing.")
+    @click.option("--max-usd", type=USD, metavar="USD", help=f"What {READ_BY_MODEL} may cost in all.")
     @data_option
     @json_option
     def ingest(
@@ -66,6 +71,8 @@ def add_to(qa: click.Group) -> None:
         extractor: str | None,
         workspace: str | None,
         bucket: str | None,
+        estimate: bool,
+        max_usd: str | None,
         data: Path,
         as_json: bool,
     ) -> None:
@@ -74,15 +81,26 @@ def add_to(qa: click.Group) -> None:
         A folder is taken with all that is below it, less what begins with a dot. A file that is there already under
         the same path is replaced, and the same file again changes nothing. What is named s3://… must be in a bucket
         that feeds the library: nothing is copied, it is read now instead of at its next turn.
+
+        llm_extraction lets a model read prose. It needs --max-usd, which holds for all files together: where the most
+        that they can cost is more, nothing is asked. What it finds waits for people.
         """
-        asked = {"extractor": extractor, "bucket": bucket, "workspace_id": workspace}
+        asked: dict[str, Any] = {"extractor": extractor, "bucket": bucket, "workspace_id": workspace}
+        _require_sense(extractor, estimate, max_usd)
         with gateway(data) as api:
             todo = [one for source in sources for one in _named(api, source, asked)]
             if not todo:
                 raise Failure("there is no file", "name a file, or a folder with files in it", USAGE)
+            caps: list[str] = []
+            if extractor == READ_BY_MODEL:
+                estimates = _estimated(api, todo, asked)
+                if estimate:
+                    _show_estimates(estimates, as_json)
+                    return
+                caps = _caps(estimates, max_usd)
             told = []
             for n, one in enumerate(todo, 1):
-                done = _bring(api, one, asked)
+                done = _bring(api, one, {**asked, "max_usd": caps[n - 1]} if caps else asked)
                 told.append(done)
                 if not as_json:
                     _show(done, one)
@@ -141,6 +159,70 @@ def _key(path: Path) -> str:
         return whole.relative_to(Path.cwd()).as_posix()
     except ValueError:
         return whole.as_posix().lstrip("/")
+
+
+# --- what it costs -------------------------------------------------------------------------------------------------
+
+
+def _require_sense(extractor: str | None, estimate: bool, max_usd: str | None) -> None:
+    if extractor != READ_BY_MODEL and (estimate or max_usd is not None):
+        raise Failure(
+            "--estimate and --max-usd are for a model", f"only --extractor {READ_BY_MODEL} costs something", USAGE
+        )
+    if extractor == READ_BY_MODEL and not estimate and max_usd is None:
+        raise Failure(f"{READ_BY_MODEL} needs --max-usd", "--estimate says how much it can cost", USAGE)
+
+
+def _estimated(
+    api: Gateway, todo: Sequence[Local | answers.BucketObject], asked: dict[str, Any]
+) -> list[tuple[str, answers.ExtractionEstimate]]:
+    from libs.files import UnreadableFile, read_bytes
+
+    found = []
+    for one in todo:
+        if not isinstance(one, Local):
+            raise Failure(f"{READ_BY_MODEL} is for files of this machine", "name a file or a folder", USAGE)
+        try:
+            content = read_bytes(one.path, PART_BYTES)
+        except UnreadableFile as error:
+            raise Failure(str(error), code=USAGE) from error
+        body = {"object_key": one.key, "content_base64": b64encode(content).decode()}
+        if asked["workspace_id"]:
+            body["workspace_id"] = asked["workspace_id"]
+        found.append((str(one.path), read(api.post("/api/qa/documents/estimate", body), answers.ExtractionEstimate)))
+    return found
+
+
+def _show_estimates(estimates: Sequence[tuple[str, answers.ExtractionEstimate]], as_json: bool) -> None:
+    if as_json:
+        print_json([{"file": file, **estimate} for file, estimate in estimates])
+        return
+    for file, one in estimates:
+        before = f", {one['answered_before']} answered before" if one["answered_before"] else ""
+        calls = f"{one['calls']} call{'' if one['calls'] == 1 else 's'}"
+        told = f"{calls} of {plain(one['model'])}{before}, at most {_most(one)} USD"
+        answer(f"{plain(file)}: {one['characters']:,} characters, {told}")
+    if len(estimates) > 1:
+        answer(f"{len(estimates)} files: at most {sum((_most(one) for _, one in estimates), Decimal())} USD")
+
+
+def _caps(estimates: Sequence[tuple[str, answers.ExtractionEstimate]], max_usd: str | None) -> list[str]:
+    """What each file may cost: together no more than was allowed. Raises `Failure` where they could."""
+    each = [_most(one) for _, one in estimates]
+    most, allowed = sum(each, Decimal()), Decimal(max_usd or 0)
+    if most > allowed:
+        raise Failure(f"it can cost {most} USD, more than {allowed}: nothing was asked", "name less, or allow more")
+    return [str(allowed)] if len(each) == 1 else [str(one) for one in each]
+
+
+def _most(one: answers.ExtractionEstimate) -> Decimal:
+    try:
+        most = Decimal(one["most_usd"])
+    except ArithmeticError:
+        most = Decimal("NaN")
+    if not most.is_finite():
+        raise Failure("the gateway's estimate is no number", "is it a Burnish gateway?")
+    return most
 
 
 # --- bringing it --------------------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ from libs.contracts.queries.proposal import (
 from libs.contracts.queries.qa_curation import COMMANDS as CURATION
 from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
+    EstimateExtraction,
     ExportPairs,
     FollowObject,
     GetIngestReport,
@@ -387,6 +388,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             GetIngestReport,
             ExportPairs,
             UploadDocument,
+            EstimateExtraction,
             ListObjects,
             FollowObject,
             GetProposalSpending,
@@ -492,6 +494,7 @@ SERVICES: tuple[ServiceEntry, ...] = (
             ExportPairs,
             ImportLegacyPairs,
             UploadDocument,
+            EstimateExtraction,
             ListObjects,
             FollowObject,
             MatchQuestions,

@@ -30,13 +30,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How a call ended: with a reply, or with an error that may have been billed."""
+    """How a call ended: with a reply, or with an error that may have been billed, and after which the same request may
+    still succeed or not."""
 
     call_id: UUID
     usage: Usage
     latency_ms: float | None = None
     reply: ModelReply | None = None
     error: str | None = None
+    retryable: bool = False
 
 
 class Account(Protocol):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from libs.contracts.text import STORABLE, JsonObject
 
-Task = Literal["classify", "propose", "refine"]
+Task = Literal["classify", "propose", "refine", "extract"]
 
 
 class ModelRequest(BaseModel):

@@ -65,6 +65,11 @@ class ModelPool:
         """The parameters of the touchpoint's calls. Raises `ModelError` naming the field."""
         return parameters_of(settings.parameters)
 
+    def order(self, settings: ModelSettings, request: ModelRequest) -> Order:
+        """What `complete` would write down for a request, and with it the most that it can cost. Raises `ModelError`,
+        `UnknownPrice` where no price is known."""
+        return _order(self.model(settings), applied(self.parameters(settings), request))
+
     async def close(self) -> None:
         """Close the connections of models that have some."""
         for model in self._models.values():
@@ -133,7 +138,8 @@ class ModelPool:
                 )
                 return Ended(begun.number, reply=none, settled=[Settled(begun.call_id, error.usage, reply=none)])
             metrics.count(model.provider, touchpoint, "failed", error.usage)
-            return Ended(begun.number, error=error, settled=[Settled(begun.call_id, error.usage, error=error.reason)])
+            failed = Settled(begun.call_id, error.usage, error=error.reason, retryable=error.retryable)
+            return Ended(begun.number, error=error, settled=[failed])
         metrics.count(model.provider, touchpoint, "answered", reply.usage)
         paid = Settled(begun.call_id, reply.usage, latency_ms=reply.latency_ms, reply=reply)
         return Ended(begun.number, reply=reply, settled=[paid])

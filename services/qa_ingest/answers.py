@@ -11,6 +11,8 @@ from libs.contracts.queries.qa_ingest import (
     BucketObjects,
     ChunkResults,
     Documents,
+    EstimateExtraction,
+    ExtractionEstimate,
     FeedbackReply,
     FollowedReply,
     FollowObject,
@@ -204,6 +206,11 @@ async def answer_report(query: GetIngestReport, db: Database) -> IngestReportRep
 async def answer_upload(query: UploadDocument, uploads: Uploads) -> FollowedReply:
     """Bring a file into the library; with its last piece it is read."""
     return await uploads.take(query)
+
+
+async def answer_estimate(query: EstimateExtraction, uploads: Uploads) -> ExtractionEstimate:
+    """What `llm_extraction` would cost on a file."""
+    return await uploads.estimate(query)
 
 
 async def answer_objects(query: ListObjects, uploads: Uploads) -> BucketObjects:

@@ -11,6 +11,7 @@ from libs.contracts.events.registry import TouchpointRegisteredV1
 from libs.contracts.queries import qa_curation as asked
 from libs.contracts.queries.qa_forms import GetFormPart, MatchForm, MatchQuestions, PutFormPart
 from libs.contracts.queries.qa_ingest import (
+    EstimateExtraction,
     ExportPairs,
     FollowObject,
     GetIngestReport,
@@ -24,6 +25,7 @@ from libs.contracts.queries.qa_ingest import (
     UploadDocument,
 )
 from libs.embeddings import embedder_from
+from libs.llm import ModelPool, OpenModel, open_model
 from libs.service_kit import requests
 from libs.service_kit.service import Service
 from services.qa_ingest import answers, curating, handlers, matching
@@ -34,6 +36,7 @@ from services.qa_ingest.exports import answer_export
 from services.qa_ingest.hints import Hints
 from services.qa_ingest.ingest import Bound, Ingest
 from services.qa_ingest.legacy import answer_import
+from services.qa_ingest.prose import Prose
 from services.qa_ingest.reports import Reports
 from services.qa_ingest.settings import Settings
 from services.qa_ingest.uploads import Uploads
@@ -48,15 +51,16 @@ FORMS_AT_ONCE = 2
 """Each is a child process with its own limits."""
 
 
-def build(settings: Settings) -> Service:
-    """The service, ready to `run()`."""
+def build(settings: Settings, opener: OpenModel = open_model) -> Service:
+    """The service, ready to `run()`. `opener` gives models another origin than their providers."""
     service = Service("qa_ingest", settings)
     db, embedder = service.db, embedder_from(settings.qa_embedder)
     bound = [Bound(opened(binding, settings.own_bus), binding) for binding in settings.bindings().buckets]
     tunings = settings.tunings()
     ingest = Ingest(db, bound, locks=settings.qa_object_locks)
     hints = Hints(ingest)
-    uploads = Uploads(db, ingest)
+    pool = ModelPool(settings.model_budget, timeout_s=settings.qa_call_timeout_s, opener=opener)
+    uploads = Uploads(db, ingest, Prose(db, pool, settings.qa_model))
     embedding = Embedding(db, embedder, uploads.workspaces, tunings.of(embedder.model))
     governance = Governance(db, settings.qa_review_grace_days, uploads.workspaces)
     reports = Reports(db)
@@ -71,6 +75,7 @@ def build(settings: Settings) -> Service:
     service.answer(GetIngestReport, answers.answer_report, db=db)
     service.answer(ExportPairs, answer_export, db=db)
     service.answer(UploadDocument, answers.answer_upload, uploads=uploads)
+    service.answer(EstimateExtraction, answers.answer_estimate, uploads=uploads)
     service.answer(ListObjects, answers.answer_objects, uploads=uploads)
     service.answer(FollowObject, answers.answer_follow, uploads=uploads)
     service.answer(MatchQuestions, matching.answer_match_questions, db=db, embedder=embedder, tunings=tunings)
@@ -107,6 +112,7 @@ def build(settings: Settings) -> Service:
     service.on_start(hints.start)
     service.on_stop(hints.stop)
     service.on_stop(uploads.stop)
+    service.on_stop(pool.close)
     service.every(UPLOADS_EVERY_S, "uploads", uploads.follow_waiting)
     for each in bound:
         every_s = each.binding.look_every_s or kind_of(each.binding).look_every_s

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from libs.contracts.events.qa_ingest import QaDocumentDeletedV1, QaDocumentIngestedV1, QaDocumentRejectedV1
@@ -24,7 +24,7 @@ from libs.service_kit.db import Database, Transaction
 from services.qa_ingest import drafts, metrics, sandbox
 from services.qa_ingest.buckets.base import Away, Bucket, Listed, Unreadable, is_source
 from services.qa_ingest.domain import changes, extraction_facts, pair_facts
-from services.qa_ingest.domain.bindings import Binding
+from services.qa_ingest.domain.bindings import ON_REQUEST, Binding
 from services.qa_ingest.domain.blocks import Problem
 from services.qa_ingest.domain.chunks import Chunk, is_text, split
 from services.qa_ingest.domain.classifier import Domain, classified, domains_of
@@ -48,12 +48,23 @@ UNREAD_IN_A_ROW = 3
 """So many objects of a bucket that cannot be read, one after the other, are taken for a bucket that is away."""
 
 
+class Reader(Protocol):
+    """What reads files of a bucket instead of its extractor alone, such as a model. `version` names all of it."""
+
+    version: str
+
+    async def extract(self, file: File) -> Extracted:
+        """Everything in the file. Raises `FileRejected`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A bucket and what it is bound to."""
 
     bucket: Bucket
     binding: Binding
+    reader: Reader | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
     """Held while an object of it is followed: a bucket that hangs takes one of the places, not all of them."""
 
@@ -157,19 +168,28 @@ class Ingest:
         async with self._db.connection() as conn, session_lock(conn, key) if self._locks else nullcontext():
             yield
 
+    async def is_served(self, bound: Bound, key: str, content: bytes) -> bool:
+        """Whether what an object holds is served already, as this very reader reads it."""
+        received = _received(bound, key, content, None)
+        async with self._transaction(bound) as tx:
+            before = await documents.served(tx.conn, bound.workspace_id, received.bucket, key)
+        return before is not None and before.state == "live" and _same(before, received)
+
     # --- a version of an object -------------------------------------------------------------------------------
 
     async def _take(self, bound: Bound, received: Received, content: bytes | FileRejected, started: datetime) -> str:
         async with self._transaction(bound) as tx:
             before = await documents.served(tx.conn, bound.workspace_id, received.bucket, received.object_key)
             newest = await documents.newest_of(tx.conn, bound.workspace_id, received.bucket, received.object_key)
-            # Live, or refused before for the same content: there is nothing to say that was not said.
-            known = newest if newest and newest.state == "rejected" else before
+            # Live, or refused before for the same content: there is nothing to say that was not said. A model that was
+            # away, or cost too much, may read it now.
+            refused = newest is not None and newest.state == "rejected" and bound.reader is None
+            known = newest if refused else before
             if known and known.state in ("live", "rejected") and _same(known, received):
                 if received.listed_version is not None:  # a hint knows no version
                     await documents.listed_as(tx.conn, known.id, received.listed_version)
                 return "unchanged"
-        found = await _extracted(bound.binding, received.object_key, content)
+        found = await _extracted(bound, received.object_key, content)
         passages = _passages(received.object_key, content)
         async with self._transaction(bound) as tx:
             if isinstance(found, FileRejected):
@@ -243,7 +263,10 @@ class Ingest:
         tx.emit(*extraction_facts.came(document_id, received.workspace_id, received.extractor, made, at))
         await self._flag(tx, received, comparison.changed, ids, "its source says something else now")
         if binding.curate_as_pair:
-            await _Curation(tx, binding, received, document_id, at).curate(found.pairs, ids, comparison.carried)
+            sure = [
+                pair for pair in found.pairs if binding.extractor not in ON_REQUEST or pair.provenance != "AMBIGUOUS"
+            ]
+            await _Curation(tx, binding, received, document_id, at).curate(sure, ids, comparison.carried)
         await drafts.settle(tx.conn, received.workspace_id, received.object_key, document_id)
         tx.emit(
             QaDocumentIngestedV1(
@@ -425,13 +448,22 @@ def _domains() -> tuple[Domain, ...]:
     return domains_of((files("services.qa_ingest") / "domains.toml").read_text("utf-8"))
 
 
-async def _extracted(binding: Binding, key: str, content: bytes | FileRejected) -> Extracted | FileRejected:
+def file_of(bound: Bound, key: str, content: bytes) -> File:
+    """An object as extractors take it."""
+    return File(key.rsplit("/", 1)[-1], content, bound.workspace_id)
+
+
+async def _extracted(bound: Bound, key: str, content: bytes | FileRejected) -> Extracted | FileRejected:
     if isinstance(content, FileRejected):
         return content
-    file = File(key.rsplit("/", 1)[-1], content, binding.workspace_key)
+    binding, file = bound.binding, file_of(bound, key, content)
     try:
-        in_process = binding.extractor in IN_PROCESS
-        found = run(binding.extractor, file) if in_process else await sandbox.extract(binding.extractor, file)
+        if bound.reader is not None:
+            found = await bound.reader.extract(file)
+        elif binding.extractor in IN_PROCESS:
+            found = run(binding.extractor, file)
+        else:
+            found = await sandbox.extract(binding.extractor, file)
         return found.model_copy(update={"pairs": tuple(classified(pair, _domains()) for pair in found.pairs)})
     except FileRejected as refused:
         return refused
@@ -459,16 +491,17 @@ def _received(bound: Bound, key: str, content: bytes | FileRejected, listed_vers
     # What could not be read is no empty file.
     sha = hashlib.sha256(content.code.encode() if isinstance(content, FileRejected) else raw).hexdigest()
     extractor = named(bound.binding.extractor)
+    version = bound.reader.version if bound.reader is not None else extractor.version
     return Received(
         workspace_id=bound.workspace_id,
         bucket=bound.bucket.name,
         object_key=key,
         # The content names the version: what a listing says may be older than what was read.
-        object_version=f"{sha[:16]}.{extractor.kind}.{extractor.version}",
+        object_version=f"{sha[:16]}.{extractor.kind}.{version}",
         content_sha256=sha,
         bytes=len(raw),
         extractor=extractor.kind,
-        extractor_version=extractor.version,
+        extractor_version=version,
         listed_version=listed_version,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from libs.files import read_text
+from libs.llm import Budget
 from libs.service_kit.settings import KitSettings
 from services.qa_ingest.buckets.base import OwnBus
 from services.qa_ingest.domain.bindings import Binding, Bindings
@@ -35,6 +37,20 @@ class Settings(KitSettings):
         default=14, ge=0, le=365, description="so long after it is due a review is overdue, in days"
     )
     qa_embedder: str = Field(default="static", description="static, sentence-transformers or openai")
+
+    qa_model: str = Field(
+        default="",
+        pattern=r"^([a-z_]+/\S+)?$",
+        max_length=200,
+        description="provider/name of the model of llm_extraction; else the tier `analysis`, else offline, by rule",
+    )
+    qa_usd_per_day: Decimal = Field(default=Decimal(5), ge=0, description="what llm_extraction may cost a day (UTC)")
+    qa_call_timeout_s: float = Field(default=120.0, gt=0, description="patience with one call of it")
+
+    @property
+    def model_budget(self) -> Budget:
+        """The limits of the model pool: one paid call at a time. Each run has a cap of its own besides."""
+        return Budget(self.qa_usd_per_day, self.qa_usd_per_day, in_flight_s=self.qa_call_timeout_s)
 
     @property
     def own_bus(self) -> OwnBus:

@@ -266,3 +266,61 @@ async def test_objects_of_a_bound_store_are_read_now(shell: Shell, library: Serv
         code, _, err = await shell.run("qa", "ingest", *words)
         assert code == expected, err
         assert hint in err
+
+
+# --- prose, read by a model -----------------------------------------------------------------------------------------
+
+
+async def test_prose_is_read_on_request_with_an_estimate_first(shell: Shell, library: Service) -> None:
+    notes = shell.folder / "notes.txt"
+    notes.write_text("Q: When are backups written?\nA: At night.\n\nSo it was. Was it?\n\nIt was, by all accounts.\n")
+    by_model = ("qa", "ingest", "notes.txt", "--extractor", "llm_extraction")
+    code, out, _ = await shell.run(*by_model, "--estimate")
+    assert (code, out) == (0, "notes.txt: 88 characters, 1 call of offline/offline-1, at most 0 USD\n")
+    code, out, _ = await shell.run(*by_model, "--estimate", "--json")
+    assert (code, json.loads(out)) == (
+        0,
+        [
+            {
+                "file": "notes.txt",
+                "model": "offline/offline-1",
+                "characters": 88,
+                "calls": 1,
+                "answered_before": 0,
+                "most_usd": "0",
+            }
+        ],
+    )
+    assert await rows(library, "SELECT count(*) FROM uploads") == [(0,)]
+    code, out, _ = await shell.run(*by_model, "--max-usd", "0")
+    assert (code, out.splitlines()[0]) == (0, "notes.txt: ingested, 2 pairs, 0 left out")
+    found = "SELECT question_text, provenance, metadata ->> 'passage' FROM q_a_extractions ORDER BY ordinal"
+    assert await rows(library, found) == [
+        ("When are backups written?", "INFERRED", "Q: When are backups written?\nA: At night."),
+        ("Was it?", "AMBIGUOUS", "So it was. Was it?\n\nIt was, by all accounts."),
+    ]
+    assert await rows(library, "SELECT count(*) FROM q_a_pairs") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--extractor", "llm_extraction"), "llm_extraction needs --max-usd"),
+        (("--estimate",), "--estimate and --max-usd are for a model"),
+        (("--max-usd", "1"), "--estimate and --max-usd are for a model"),
+        (("--extractor", "llm_extraction", "--max-usd", "much"), "an amount of USD is written like 0.50"),
+    ],
+)
+async def test_a_model_needs_a_cap_and_nothing_else_does(shell: Shell, words: tuple[str, ...], told: str) -> None:
+    code, _, err = await shell.run("qa", "ingest", "faq/a.md", *words)
+    assert code == 2
+    assert told in err
+
+
+async def test_an_estimate_names_what_is_wrong(api: Api, library: Service) -> None:
+    client = await api.admin()
+    for key, content, code in (("a.docx", b"x", "other_kind"), ("a.txt", b"\xff\x00", "not_text")):
+        told = await client.post("/api/qa/documents/estimate", json=upload(key, content))
+        assert (told.status_code, told.json()["code"]) == (422, code)
+    told = await client.post("/api/qa/documents", json=upload("a.txt", b"Why? So.", extractor="llm_extraction"))
+    assert (told.status_code, told.json()["code"]) == (422, "no_cap")

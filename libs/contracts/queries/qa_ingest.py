@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, ClassVar, Literal
 from uuid import UUID
 
@@ -195,6 +196,7 @@ class ExportPairs(Query[ExportedPairs]):
 
 MAX_PART_BYTES = 2 * 1024 * 1024
 MAX_PARTS = 25
+Usd = Annotated[Decimal, Field(ge=0, le=100_000, max_digits=20, allow_inf_nan=False)]
 ObjectKey = Annotated[str, StringConstraints(min_length=1, max_length=1_000), STORABLE]
 FollowOutcome = Literal["ingested", "unchanged", "rejected", "deleted", "passed_by", "waiting"]
 
@@ -231,6 +233,31 @@ class UploadDocument(Query[FollowedReply]):
     upload_id: UUID
     part: int = Field(default=0, ge=0, lt=MAX_PARTS)
     parts: int = Field(default=1, ge=1, le=MAX_PARTS)
+    content: Base64Bytes = Field(max_length=MAX_PART_BYTES * 3 // 2)  # of the text in base64
+    max_usd: Usd | None = Field(default=None, description="what `llm_extraction` may cost; no other extractor asks")
+
+
+class ExtractionEstimate(Reply):
+    """What reading a file with `llm_extraction` would take: so many `calls` of a `model`, at most `most_usd` in all.
+
+    `answered_before` are parts of the file that the workspace has had an answer to: they are not asked about again.
+    """
+
+    model: ShortText
+    characters: int
+    calls: int
+    answered_before: int
+    most_usd: Decimal
+
+
+class EstimateExtraction(Query[ExtractionEstimate]):
+    """What `llm_extraction` would cost on a file of prose. Nothing is kept, and no model is asked."""
+
+    subject: ClassVar[str] = "ask.qa_ingest.documents.estimate.v1"
+    reply: ClassVar[type[Reply]] = ExtractionEstimate
+
+    workspace_id: UUID
+    object_key: ObjectKey
     content: Base64Bytes = Field(max_length=MAX_PART_BYTES * 3 // 2)  # of the text in base64
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from libs.embeddings import StaticEmbedder, Vectors
 from libs.llm.base import NOTHING_USED, ModelError, ModelReply, ModelRequest
+from libs.llm.offline.extracting import extracted_by_rule
 from libs.llm.offline.label_index import LabelIndex, confidences
 from libs.llm.offline.labelled_prompt import parse_labels
 from libs.llm.offline.messages import ProposeInput
@@ -39,6 +40,9 @@ class OfflineModel:
 
     `refine`: `input` is a `RefineInput` as JSON, `system` is not used. The data is a `RefineDraft`: the safe fixes
     that came with the request, or a simple request by rule; its reply says so.
+
+    `extract`: `input` is a text, `system` is not used. The data is `{"pairs": [...]}`: questions that stand in the text
+    as such, with what stands below them; the reasoning of each says that it was found by rule.
 
     Other fields of a request are ignored: the shape of `data` is fixed and nothing is sampled. A warm
     `classify` takes about 0.2 ms on the caller's thread; a new prompt, a batch and `propose` run in a thread.
@@ -66,6 +70,8 @@ class OfflineModel:
             data = await asyncio.to_thread(self._propose, request.input)
         elif request.task == "refine":
             data = await asyncio.to_thread(self._refine, request.input)
+        elif request.task == "extract":
+            data = await asyncio.to_thread(extracted_by_rule, request.input)
         else:
             index = self._known(request.system)
             if index is None:

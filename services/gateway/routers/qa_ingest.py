@@ -30,8 +30,10 @@ from libs.contracts.queries.qa_ingest import (
     ChunkResults,
     Comment,
     Documents,
+    EstimateExtraction,
     ExportedPairs,
     ExportPairs,
+    ExtractionEstimate,
     FeedbackReply,
     FollowedReply,
     FollowObject,
@@ -48,6 +50,7 @@ from libs.contracts.queries.qa_ingest import (
     SearchPairs,
     SearchResults,
     UploadDocument,
+    Usd,
 )
 from libs.contracts.text import STORABLE
 from libs.contracts.vocabulary import Instant, Name, ShortText
@@ -250,6 +253,7 @@ class Upload(RequestBody):
     upload_id: UUID | None = None
     part: int = Field(default=0, ge=0, lt=MAX_PARTS)
     parts: int = Field(default=1, ge=1, le=MAX_PARTS)
+    max_usd: Usd | None = None
     content_base64: str = Field(max_length=MAX_PART_BYTES * 4 // 3 + 4)
 
 
@@ -261,10 +265,7 @@ async def upload(body: Upload, caller: CurrentCaller, gateway: GatewayDep) -> Fo
     """
     workspace_id = body.workspace_id or libraries(caller, None)[0]
     require_change(caller, workspace_id)
-    try:
-        content = b64decode(body.content_base64, validate=True)
-    except ValueError as error:
-        raise Refused("bad_content", "content_base64: it is not base64", status=422) from error
+    content = _decoded(body.content_base64)
     return await gateway.ask(
         UploadDocument(
             workspace_id=workspace_id,
@@ -275,9 +276,35 @@ async def upload(body: Upload, caller: CurrentCaller, gateway: GatewayDep) -> Fo
             part=body.part,
             parts=body.parts,
             content=b64encode(content),
+            max_usd=body.max_usd,
         ),
         timeout_s=READING_S,
     )
+
+
+class Prospect(RequestBody):
+    """A file that a model may read, whole."""
+
+    object_key: ObjectKey
+    workspace_id: UUID | None = None
+    content_base64: str = Field(max_length=MAX_PART_BYTES * 4 // 3 + 4)
+
+
+@router.post("/documents/estimate")
+async def estimate(body: Prospect, caller: CurrentCaller, gateway: GatewayDep) -> ExtractionEstimate:
+    """What reading a file with `llm_extraction` would cost at most. Nothing is kept, and no model is asked."""
+    workspace_id = body.workspace_id or libraries(caller, None)[0]
+    require_change(caller, workspace_id)
+    content = b64encode(_decoded(body.content_base64))
+    query = EstimateExtraction(workspace_id=workspace_id, object_key=body.object_key, content=content)
+    return await gateway.ask(query)
+
+
+def _decoded(content_base64: str) -> bytes:
+    try:
+        return b64decode(content_base64, validate=True)
+    except ValueError as error:
+        raise Refused("bad_content", "content_base64: it is not base64", status=422) from error
 
 
 @router.get("/objects")

@@ -17,6 +17,9 @@ WorkspaceName = Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 DEFAULT_WORKSPACE = "default"
 OUR_OWN = frozenset({"uploads"})
 """Names of buckets that are there without a binding."""
+ON_REQUEST = frozenset({"llm_extraction"})
+"""Extractors that cost money: they read a file that somebody names, never what a bucket holds. What they are unsure of
+(AMBIGUOUS) becomes no pair by itself."""
 
 
 class Binding(BaseModel):
@@ -61,6 +64,12 @@ class Bindings(BaseModel):
             raise ValueError(f"buckets named twice: {', '.join(twice)}")
         if OUR_OWN & set(names):
             raise ValueError(f"no bucket may be named {', '.join(sorted(OUR_OWN))}: that one is there already")
+        paid = next((binding for binding in self.buckets if binding.extractor in ON_REQUEST), None)
+        if paid is not None:
+            told = (
+                f"{paid.extractor} reads a file on request only: `burnish qa ingest FILE --extractor {paid.extractor}`"
+            )
+            raise ValueError(f"bucket {paid.bucket}: {told}")
         return self
 
 

@@ -43,7 +43,7 @@ def run(kind: str, file: File) -> Extracted:
 def fitting(name: str) -> list[Extractor]:
     """Every extractor that reads files of this name's ending, the strictest first."""
     found = [named(kind) for kind in registered("extractors")]
-    fits = [each for each in found if name.casefold().endswith(tuple(each.suffixes))]
+    fits = [each for each in found if not each.on_request and name.casefold().endswith(tuple(each.suffixes))]
     return sorted(fits, key=lambda each: ORDER.index(each.kind) if each.kind in ORDER else len(ORDER))
 
 

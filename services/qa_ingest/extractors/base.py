@@ -35,6 +35,8 @@ class Extractor(ABC):
     kind: str
     version: str
     suffixes: Sequence[str]
+    on_request: bool = False
+    """It runs only for a file that somebody names, never for what a bucket holds."""
 
     @abstractmethod
     def extract(self, file: File) -> Extracted:

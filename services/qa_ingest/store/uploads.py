@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from uuid import UUID
 
 from libs.service_kit.connection import Connection
@@ -18,9 +19,10 @@ WHERE workspace_id = $1 AND upload_id = $2 AND part < $3
 _TAKEN = "DELETE FROM upload_parts WHERE workspace_id = $1 AND upload_id = $2 RETURNING part, content"
 _FORGET = "DELETE FROM upload_parts WHERE came_at < now() - interval '1 day'"
 _PUT = """
-INSERT INTO uploads (workspace_id, object_key, extractor, content) VALUES ($1, $2, $3, $4)
+INSERT INTO uploads (workspace_id, object_key, extractor, content, max_usd, run_id) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (workspace_id, object_key) DO UPDATE
-SET extractor = excluded.extractor, content = excluded.content, put_at = now(), followed_at = NULL
+SET extractor = excluded.extractor, content = excluded.content, max_usd = excluded.max_usd,
+    run_id = excluded.run_id, put_at = now(), followed_at = NULL
 """
 _GET = "SELECT content FROM uploads WHERE workspace_id = $1 AND object_key = $2"
 _DELETE = "DELETE FROM uploads WHERE workspace_id = $1 AND object_key = $2"
@@ -28,7 +30,7 @@ _LIST = """
 SELECT object_key, put_at, octet_length(content) AS bytes FROM uploads WHERE workspace_id = $1 ORDER BY object_key
 """
 _WAITING = """
-SELECT object_key, extractor FROM uploads
+SELECT object_key, extractor, max_usd, run_id FROM uploads
 WHERE followed_at IS NULL AND put_at < now() - interval '1 minute' ORDER BY put_at LIMIT 100
 """
 _FOLLOWED = "UPDATE uploads SET followed_at = now() WHERE workspace_id = $1 AND object_key = $2"
@@ -54,10 +56,12 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A file that was put and not followed."""
+    """A file that was put and not followed; with what reading it may cost, where that costs something."""
 
     object_key: str
     extractor: str
+    max_usd: Decimal | None = None
+    run_id: UUID | None = None
 
 
 async def workspace_exists(conn: Connection, workspace_id: UUID) -> bool:
@@ -88,9 +92,9 @@ async def forget_parts(conn: Connection) -> None:
     await conn.execute(_FORGET)
 
 
-async def put(conn: Connection, workspace_id: UUID, key: str, extractor: str, content: bytes) -> None:
+async def put(conn: Connection, workspace_id: UUID, put: Waiting, content: bytes) -> None:
     """Keep a file in place of the one of this name."""
-    await conn.execute(_PUT, workspace_id, key, extractor, content)
+    await conn.execute(_PUT, workspace_id, put.object_key, put.extractor, content, put.max_usd, put.run_id)
 
 
 async def get(conn: Connection, workspace_id: UUID, key: str) -> bytes | None:
