@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
+from burnish.answers import Document, read
+from burnish.answers_agents import (
+    AgentAnswer,
+    AgentRows,
+    CatalogAnswer,
+    Flag,
+    Refined,
+    RefinedAnswer,
+    Talk,
+    TurnEvent,
+    Version,
+    Versions,
+    WholeAgent,
+)
 from burnish.commands.show import short, when
 from burnish.commands.verbs import Group, data_option, gateway, json_option, verb
 from burnish.failure import EXITS, FAILED, GATEWAY_EXITS, USAGE, Failure
-from burnish.parameters import FILE, FOLDER, INTEGER, NAME, NEW_FILE, TEXT
+from burnish.parameters import FILE, INTEGER, NAME, NEW_FILE, TEXT
 from burnish.printer import answer, exact, plain, print_fields, print_json, print_table, remark
 from libs.contracts.agents import BLOCKS
 
@@ -40,7 +55,7 @@ def _add_looking(agents: click.Group) -> None:
     def list_(data: Path, as_json: bool) -> None:
         """List the organisation's agents."""
         with gateway(data) as api:
-            found = api.get("/v2/ai_agents", limit=500)
+            found = read(api.get("/v2/ai_agents", limit=500), AgentRows)
         if as_json:
             print_json(found)
             return
@@ -71,7 +86,7 @@ def _add_looking(agents: click.Group) -> None:
         """Print an agent's pack, as `agents save` takes it, or its history."""
         with gateway(data) as api:
             if versions:
-                _show_versions(api.get(f"/v2/ai_agents/{agent}/versions")["data"], as_json)
+                _show_versions(read(api.get(f"{_at(agent)}/versions"), Versions)["data"], as_json)
                 return
             found = _agent(api, agent)
         if as_json:
@@ -103,7 +118,7 @@ def _add_looking(agents: click.Group) -> None:
         raise SystemExit(FAILED if findings else 0)
 
 
-def _show_versions(versions: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+def _show_versions(versions: Sequence[Version], as_json: bool) -> None:
     if as_json:
         print_json(list(versions))
         return
@@ -114,7 +129,7 @@ def _show_versions(versions: Sequence[Mapping[str, Any]], as_json: bool) -> None
     print_table(("version", "action", "by", "at", "pack", "from"), rows)
 
 
-def _mark(version: Mapping[str, Any]) -> str:
+def _mark(version: Version) -> str:
     mark = version.get("refine")
     return f"refine {mark['turn_id']}, option {mark['option']}" if mark else ""
 
@@ -142,7 +157,7 @@ def _add_refining(agents: click.Group) -> None:
         with gateway(data) as api:
             pack = _read_pack(pack_file) if pack_file else _pack(_agent(api, agent))
             body = {"user_message": message, "ai_agent": pack}
-            refined = api.post(f"/v2/ai_agents/{agent}/refine", body)["data"]
+            refined = read(api.post(f"{_at(agent)}/refine", body), RefinedAnswer)["data"]
         options = refined["options"]
         if as_json:
             print_json(refined)
@@ -174,7 +189,7 @@ def _add_refining(agents: click.Group) -> None:
         if pack_file:
             body["ai_agent"] = _read_pack(pack_file)
         with gateway(data) as api:
-            turns = api.post(f"/v2/ai_agents/{agent}/preview", body)["data"]["turns"]
+            turns = read(api.post(f"{_at(agent)}/preview", body), Talk)["data"]["turns"]
         if as_json:
             print_json(turns)
             return
@@ -184,9 +199,9 @@ def _add_refining(agents: click.Group) -> None:
                 answer(f"  {event_line(event)}")
 
 
-def event_line(event: Mapping[str, str]) -> str:
+def event_line(event: TurnEvent) -> str:
     """One event of a conversation in a sentence."""
-    skill, subject, text = (plain(event[key]) for key in ("skill", "subject", "text"))
+    skill, subject, text = plain(event["skill"]), plain(event["subject"]), plain(event["text"])
     told = {
         "replied": f"{skill}: {text}",
         "executed": f"{skill} did {subject}: {text}",
@@ -201,13 +216,13 @@ def event_line(event: Mapping[str, str]) -> str:
     return told.get(event["kind"], plain(event["kind"]))
 
 
-def _show_refined(pack: Mapping[str, Any], refined: Mapping[str, Any]) -> None:
+def _show_refined(pack: Document, refined: Refined) -> None:
     from services.agents.domain.changes import changes
 
     for line in refined["reply"].splitlines():
         answer(plain(line))
     for number, option in enumerate(refined["options"], start=1):
-        changed = changes(pack, option["updated_ai_agent"])
+        changed = changes(pack, _answered_pack(option["updated_ai_agent"]))
         answer()
         answer(f"Option {number}" + (" (recommended)" if number == 1 else ""))
         rows = [(each.type, each.label, _cut(each.current), _cut(each.new)) for each in changed]
@@ -233,7 +248,7 @@ def _add_saving(agents: click.Group) -> None:
         pack = _read_pack(path)
         with gateway(data) as api:
             read_at = version or _agent(api, agent)["lock_version"]
-            saved = api.patch(f"/v2/ai_agents/{agent}", {**pack, "lock_version": read_at})["data"]
+            saved = read(api.patch(_at(agent), {**pack, "lock_version": read_at}), AgentAnswer)["data"]
         _saved(saved, as_json)
 
     @verb(agents, "create", example="burnish agents create pack.json --company acme", exits=GATEWAY_EXITS)
@@ -244,7 +259,8 @@ def _add_saving(agents: click.Group) -> None:
     def create(path: Path, company: str, data: Path, as_json: bool) -> None:
         """Make an agent of a pack."""
         with gateway(data) as api:
-            saved = api.post("/v2/ai_agents", {**_read_pack(path), "company_id": company})["data"]
+            made = api.post("/v2/ai_agents", {**_read_pack(path), "company_id": company})
+        saved = read(made, AgentAnswer)["data"]
         _saved(saved, as_json)
 
     @verb(agents, "revert", example="burnish agents revert AGENT --to 2", exits=GATEWAY_EXITS)
@@ -256,13 +272,13 @@ def _add_saving(agents: click.Group) -> None:
         """Save the pack of an earlier version again, as a new one."""
         with gateway(data) as api:
             body = {"version": to_version, "lock_version": _agent(api, agent)["lock_version"]}
-            saved = api.post(f"/v2/ai_agents/{agent}/revert", body)["data"]
+            saved = read(api.post(f"{_at(agent)}/revert", body), AgentAnswer)["data"]
         _saved(saved, as_json)
 
 
-def _saved(agent: Mapping[str, Any], as_json: bool) -> None:
+def _saved(agent: WholeAgent, as_json: bool) -> None:
     if as_json:
-        print_json(dict(agent))
+        print_json(agent)
     else:
         answer(f"agent {plain(agent['id'])} is at version {agent['lock_version']}")
 
@@ -284,9 +300,10 @@ def _add_setting_up(agents: click.Group) -> None:
             raise Failure("name a file to apply, or --company to look at one", code=USAGE)
         with gateway(data) as api:
             if path is None:
-                found = api.get("/v2/ai_agent_catalog", company_id=company)["data"]
+                told = api.get("/v2/ai_agent_catalog", company_id=company)
             else:
-                found = api.put("/v2/ai_agent_catalog", _read_object(path))["data"]
+                told = api.put("/v2/ai_agent_catalog", _read_object(path))
+        found = read(told, CatalogAnswer)["data"]
         if as_json:
             print_json(found)
             return
@@ -302,37 +319,33 @@ def _add_setting_up(agents: click.Group) -> None:
     def flag(state: str, data: Path, as_json: bool) -> None:
         """Switch refining on or off, for everybody and at once."""
         with gateway(data) as api:
-            told = api.get(REFINE_FLAG) if state == "show" else api.put(REFINE_FLAG, {"enabled": state == "on"})
+            answered = api.get(REFINE_FLAG) if state == "show" else api.put(REFINE_FLAG, {"enabled": state == "on"})
+        told = read(answered, Flag)
         if as_json:
             print_json(told)
         else:
             answer(f"refining is {'on' if told['enabled'] else 'off'}")
 
-    @verb(agents, "engine", example="burnish agents engine ./engine --port 8790", exits={0: "stopped", 2: EXITS[2]})
-    @click.argument("folder", type=FOLDER)
-    @click.option("--port", type=click.IntRange(1, 65_535), default=8790, show_default=True)
-    @json_option
-    def engine(folder: Path, port: int, as_json: bool) -> None:
-        """Run the small agent engine by itself, on this machine, until Ctrl-C."""
-        import uvicorn
 
-        from services.agents.engine.server import build
-
-        url = f"http://127.0.0.1:{port}"
-        if as_json:
-            print_json({"url": url, "folder": str(folder)})
-        else:
-            remark(f"the engine is at {url}; give it to the agents service as BURNISH_AGENTS_ENGINE_URL")
-        uvicorn.run(build(folder), host="127.0.0.1", port=port, log_level="warning")
+def _at(agent: str) -> str:
+    return f"/v2/ai_agents/{quote(agent, safe='')}"
 
 
-def _agent(api: Gateway, agent: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.get(f"/v2/ai_agents/{agent}")["data"]
-    return found
+def _agent(api: Gateway, agent: str) -> WholeAgent:
+    return read(api.get(_at(agent)), AgentAnswer)["data"]
 
 
-def _pack(agent: Mapping[str, Any]) -> dict[str, Any]:
-    return {block: agent["parameters"][block] for block in BLOCKS if block in agent["parameters"]}
+def _pack(agent: WholeAgent) -> Document:
+    return _answered_pack({block: agent["parameters"][block] for block in BLOCKS if block in agent["parameters"]})
+
+
+def _answered_pack(pack: Document) -> Document:
+    from services.agents.domain.packs import MalformedPack, check_pack
+
+    try:
+        return check_pack(pack)
+    except MalformedPack as error:
+        raise Failure(f"the gateway's answer cannot be used: {plain(error)}") from error
 
 
 def _read_pack(path: Path) -> dict[str, Any]:

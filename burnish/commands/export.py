@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import ValidationError
 
 from burnish import answers
 from burnish.answers import read
@@ -91,18 +92,27 @@ def _number(pairs: int) -> str:
 
 
 def _pairs(api: Gateway, workspace: str | None, sensitive: bool) -> tuple[list[ExportedPair], answers.ExportedPairs]:
-    from libs.contracts.library import ExportedPair
-
     asked = {"workspace_id": workspace, "include_sensitive": sensitive or None}
     pairs: list[ExportedPair] = []
     after: str | None = None
     while True:
         page = read(api.get("/api/qa/export", **asked, after=after), answers.ExportedPairs)
-        pairs += [ExportedPair.model_validate(each) for each in page["pairs"]]
+        pairs += [_readable(each) for each in page["pairs"]]
         after = page["next"]
         if after is None:
             return pairs, page
         remark(f"{_number(len(pairs))} read")
+
+
+def _readable(pair: Mapping[str, Any]) -> ExportedPair:
+    from libs.contracts.library import ExportedPair
+
+    try:
+        return ExportedPair.model_validate(pair)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise Failure(f"the gateway's answer cannot be used: pairs.{place}: {first['msg']}") from error
 
 
 def _bundles(pairs: Sequence[ExportedPair], *, apart: bool) -> list[Exported]:

@@ -122,6 +122,17 @@ def usual_value(parameter: click.Parameter, folder: Path) -> str:
 TOUCHPOINTS = "touchpoints:\n  - {id: a.b, scope: global, storage: {adapter: feed_prompts, initial_text: x}}\n"
 SIGNAL = '{"touchpoint_id": "a.b", "signal_type": "flag", "payload": {"text": "x"}}\n'
 CASE = '{"input": "a", "expected": "x"}\n'
+PACK = '{"profile": {"name": "x"}}'
+_ID = "00000000-0000-4000-8000-000000000001"
+LEGACY = json.dumps(
+    {
+        "id": _ID,
+        "content_type": "q_a_pair",
+        "content": "Q: Why?\n\nBecause.",
+        "answer_standard": "Because.",
+        "workspace_id": _ID,
+    }
+)
 
 
 def usual_file(folder: Path, parameter: click.Parameter) -> str:
@@ -130,7 +141,8 @@ def usual_file(folder: Path, parameter: click.Parameter) -> str:
     assert isinstance(kind, FileSystemPath)
     if not kind.file_okay:
         return str(folder)
-    for name, text in (("t.yaml", TOUCHPOINTS), ("s.jsonl", SIGNAL), ("c.jsonl", CASE)):
+    files = {"t.yaml": TOUCHPOINTS, "s.jsonl": SIGNAL, "c.jsonl": CASE, "p.json": PACK, "l.jsonl": LEGACY}
+    for name, text in files.items():
         (folder / name).write_text(text)
     return str(folder / ("s.jsonl" if isinstance(parameter, click.Option) else "t.yaml"))
 

@@ -37,7 +37,7 @@ suites import|suites list|suites waiting|spend|ledger list|ledger head|ledger ve
 qa lint|qa convert|qa template|qa search|qa chunks|qa feedback|qa show|qa documents|qa report|qa export|qa ingest|
 qa match|
 agents list|agents show|agents lint|agents refine|agents chat|agents save|agents create|agents revert|agents catalog|
-agents flag|agents engine|
+agents flag|
 qa create|qa promote|qa edit|qa archive|qa restore|qa verify|qa publish|qa review|qa merge|qa supersede|
 qa split|qa reviews|qa suggestions|qa accept|qa dismiss|qa undo|qa delete|qa import-legacy
 """

@@ -140,6 +140,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
+HOLDS = {"suites": "c.jsonl", "burnish agents": "p.json", "import-legacy": "l.jsonl"}
+
+
 def usual(command: Verb, folder: Path, *, but: str = "") -> list[str]:
     """Every required parameter and every argument as usual, and a short patience."""
     words: list[str] = []
@@ -151,8 +154,9 @@ def usual(command: Verb, folder: Path, *, but: str = "") -> list[str]:
             one.required or one.name == "timeout_s" or (one.name == "touchpoint" and but != "file")
         ):
             words.append(f"{max(one.opts, key=len)}={usual_value(one, folder)}")
-    if "suites" in str(command.example):  # its file holds cases, not touchpoints
-        arguments = [one.replace("t.yaml", "c.jsonl") for one in arguments]
+    for group, name in HOLDS.items():  # its file holds something else than touchpoints
+        if group in str(command.example):
+            arguments = [one.replace("t.yaml", name) for one in arguments]
     return [*words, "--", *arguments]
 
 
