@@ -131,6 +131,7 @@ LEGACY = json.dumps(
         "content": "Q: Why?\n\nBecause.",
         "answer_standard": "Because.",
         "workspace_id": _ID,
+        "created_at": "2024-05-01T10:00:00+00:00",
     }
 )
 
