@@ -1,4 +1,4 @@
-"""The small engine as an HTTP server: for tests, the demo and preview. The agents service serves it where no other is set.
+"""The small engine as an HTTP server: for tests, the demo and preview; the service serves it where no other is set.
 
 It keeps agents and vector stores as files of one folder, and a log with a line for each request that changes something;
 holding a conversation writes nothing.
