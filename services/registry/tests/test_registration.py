@@ -111,7 +111,7 @@ async def test_a_link_out_of_the_allowed_folder_is_refused(
         ({"suite": {"task": "clasify"}}, "suite.task", "Use classify"),
         ({"suite": {"primary_metric": "acuracy"}}, "suite.primary_metric", "accuracy, "),
         ({"suite": {"metrics": ["accuracy", "f2"]}}, "suite.metrics[1]", "macro_f1"),
-        ({"model": {"provider": "none"}}, "model.provider", "Use offline"),
+        ({"model": {"provider": "none"}}, "model.provider", "Use anthropic, offline, openai or tier"),
     ],
 )
 async def test_a_name_that_nothing_answers_to_is_refused_with_those_that_are(
