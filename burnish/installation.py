@@ -46,7 +46,7 @@ OWN_VARIABLES = (
     "BURNISH_TOKEN",
     "BURNISH_URL",
 )
-ASK_MODELS = ("proposal", "ab_runner", "agents")
+ASK_MODELS = ("proposal", "ab_runner", "agents", "qa_ingest")
 MODEL_KEYS = ("BURNISH_ANTHROPIC_API_KEY", "BURNISH_OPENAI_API_KEY")
 Progress = Callable[[str], None]
 ServerT = TypeVar("ServerT", EmbeddedPostgres, EmbeddedNats)

@@ -142,7 +142,7 @@ def test_only_services_that_ask_models_get_their_keys(tmp_path: Path, monkeypatc
     installation = opened(tmp_path)
     have = {service: set(installation.service_environment(service)) & set(names) for service in SERVICE_NAMES}
     installation.close()
-    assert {service for service, keys in have.items() if keys} == {"proposal", "ab_runner"}
+    assert {service for service, keys in have.items() if keys} == {"proposal", "ab_runner", "agents", "qa_ingest"}
     assert have["proposal"] == set(names)
 
 

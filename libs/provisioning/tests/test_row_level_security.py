@@ -23,7 +23,7 @@ KEYS: dict[UUID | None, UUID] = {A: uuid4(), B: uuid4(), None: uuid4()}
 LIBRARY = (
     *("documents", "chunks", "ingest_runs", "ingest_rejects", "q_a_extractions", "q_a_pairs", "q_a_pair_history"),
     *("question_variants", "citations", "suggestions", "embedding_cache", "uploads", "upload_parts"),
-    *("compared_pairs",),
+    *("compared_pairs", "operations", "postings", "search_feedback"),
 )
 ONLY_FOR_SOMEBODY = {("qa_ingest", "workspaces"): "id", **{("qa_ingest", name): "workspace_id" for name in LIBRARY}}
 """Tables whose rows are never read but for a workspace: the service itself sees none. With the column."""
@@ -195,6 +195,10 @@ WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND atti
 _NEVER_NULL = "SELECT attnotnull FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2"
 _SOME = {
     "json": "'{}'",
+    "bytea": "''",
+    "numeric": "1",
+    "double precision": "1",
+    "real": "1",
     "integer": "(random() * 1e9)::int",
     "bigint": "(random() * 1e9)::bigint",
     "boolean": "false",
