@@ -265,7 +265,7 @@ class Example:
 
     @staticmethod
     def _text(schema: dict[str, Any]) -> str:
-        formats = {"uuid": str(uuid4()), "date-time": "2026-01-01T00:00:00Z"}
+        formats = {"uuid": str(uuid4()), "date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01"}
         if "64" in schema.get("pattern", ""):
             return "0" * 64
         return formats.get(schema.get("format", ""), "summary")

@@ -148,9 +148,13 @@ SIGNALS = {"signals": [{"touchpoint_id": APART, "signal_type": "flag", "workspac
 """What an example of the schema leaves out of its evidence would be refused first."""
 
 
+WITHOUT = ("archived_at", "archived_by", "archive_reason", "valid_to")
+"""What an example of the schema cannot have beside the rest: it holds together with one status, or one time, alone."""
+
+
 def _with_workspace(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _with_workspace(inner) for name, inner in value.items()}
+        kept = {name: _with_workspace(inner) for name, inner in value.items() if name not in WITHOUT}
         return {**kept, "workspace_id": str(OTHER)} if "workspace_id" in value else kept
     return [_with_workspace(inner) for inner in value] if isinstance(value, list) else value
 
