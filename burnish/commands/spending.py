@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from burnish import answers
 from burnish.answers import read
 from burnish.commands.show import short, when
 from burnish.commands.verbs import data_option, gateway, json_option, verb
-from burnish.failure import GATEWAY_EXITS
+from burnish.failure import GATEWAY_EXITS, Failure
 from burnish.parameters import TOUCHPOINT_ID
 from burnish.printer import answer, print_json, print_table
 
@@ -87,6 +87,9 @@ def _usd(amount: str | None) -> str:
     """An amount without zeros at its end, and with two digits at least."""
     if amount is None:
         return "–"
-    rounded = format(Decimal(amount).quantize(Decimal("0.000001")), "f").rstrip("0")
+    try:
+        rounded = format(Decimal(amount).quantize(Decimal("0.000001")), "f").rstrip("0")
+    except InvalidOperation as error:
+        raise Failure("the gateway's answer cannot be used: an amount of USD is no number") from error
     whole, _, rest = rounded.partition(".")
     return f"{whole}.{rest:0<2}"

@@ -123,6 +123,7 @@ TOUCHPOINTS = "touchpoints:\n  - {id: a.b, scope: global, storage: {adapter: fee
 SIGNAL = '{"touchpoint_id": "a.b", "signal_type": "flag", "payload": {"text": "x"}}\n'
 CASE = '{"input": "a", "expected": "x"}\n'
 PACK = '{"profile": {"name": "x"}}'
+PARTS = "---\nquestion: One?\n---\n\nYes.\n\n---\nquestion: Two?\n---\n\nNo.\n"
 _ID = "00000000-0000-4000-8000-000000000001"
 LEGACY = json.dumps(
     {
@@ -142,7 +143,14 @@ def usual_file(folder: Path, parameter: click.Parameter) -> str:
     assert isinstance(kind, FileSystemPath)
     if not kind.file_okay:
         return str(folder)
-    files = {"t.yaml": TOUCHPOINTS, "s.jsonl": SIGNAL, "c.jsonl": CASE, "p.json": PACK, "l.jsonl": LEGACY}
+    files = {
+        "t.yaml": TOUCHPOINTS,
+        "s.jsonl": SIGNAL,
+        "c.jsonl": CASE,
+        "p.json": PACK,
+        "l.jsonl": LEGACY,
+        "b.md": PARTS,
+    }
     for name, text in files.items():
         (folder / name).write_text(text)
     return str(folder / ("s.jsonl" if isinstance(parameter, click.Option) else "t.yaml"))

@@ -140,7 +140,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
-HOLDS = {"suites": "c.jsonl", "burnish agents": "p.json", "import-legacy": "l.jsonl"}
+HOLDS = {"suites": "c.jsonl", "burnish agents": "p.json", "import-legacy": "l.jsonl", "parts.md": "b.md"}
+MORE = {"approve": ["--yes"], "delete": ["--yes"], "create": ["--answer=x"], "edit": ["--answer=x"]}
+"""Without which a verb asks a person, or has nothing to send."""
 
 
 def usual(command: Verb, folder: Path, *, but: str = "") -> list[str]:
@@ -447,7 +449,7 @@ def test_no_wrong_answer_ends_in_a_traceback(
     rng = random.Random(f"{path}{as_json}")
     words = [
         *(["--json"] if as_json else []),
-        *(["--yes"] if path[-1] == "approve" else []),
+        *(MORE.get(path[-1], []) if path[0] in ("proposals", "qa") and path != ("proposals", "create") else []),
         *usual(ALL[path], tmp_path),
     ]
     for text in ("x", STEERING, "2025-01-01T00:00:00Z")[: 1 if path == ("doctor",) else 3]:  # it looks at servers, too
