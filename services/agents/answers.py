@@ -33,6 +33,7 @@ from libs.contracts.queries.agents import (
 from libs.contracts.queries.spending import Spending
 from libs.llm import Budget
 from libs.llm.budget import standing
+from libs.llm.spending import few_enough
 from libs.service_kit import requests
 from libs.service_kit.db import Database
 from libs.service_kit.errors import Refused
@@ -154,7 +155,7 @@ async def answer_spending(query: GetRefineSpending, db: Database, budget: Budget
         spent = await store.spent(conn, query.touchpoint_id or "", budget.in_flight_s)
         return Spending(
             budget=standing(store.CALLER, budget, spent),
-            days=await store.spent_by_day(conn, query.touchpoint_id, query.days),
+            days=few_enough(await store.spent_by_day(conn, query.touchpoint_id, query.days)),
             calls=await store.latest_calls(conn, query.touchpoint_id, query.calls),
         )
 

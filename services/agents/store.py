@@ -18,6 +18,7 @@ from libs.contracts.agents import (
     RefineMark,
     SaveAction,
 )
+from libs.contracts.queries.spending import MAX_DAY_ROWS
 from libs.contracts.spending import CallSpending, DaySpending
 from libs.contracts.text import without_nul
 from libs.llm import Order, Settled, Spent
@@ -299,7 +300,7 @@ SELECT (started_at AT TIME ZONE 'UTC')::date AS day, touchpoint_id, provider, mo
 FROM model_calls
 WHERE started_at >= (date_trunc('day', now() AT TIME ZONE 'UTC') - make_interval(days => $1 - 1)) AT TIME ZONE 'UTC'
 AND ($2::text IS NULL OR touchpoint_id = $2)
-GROUP BY 1, 2, 3, 4 ORDER BY day DESC, usd DESC, touchpoint_id, provider, model
+GROUP BY 1, 2, 3, 4 ORDER BY day DESC, usd DESC, touchpoint_id, provider, model LIMIT $3
 """
 _LATEST = """
 SELECT call_id, touchpoint_id, provider, model, agent_id AS work_id, started_at, finished_at, input_tokens,
@@ -333,8 +334,8 @@ async def call_settled(conn: Connection, call: Settled) -> None:
 
 
 async def spent_by_day(conn: Connection, touchpoint_id: str | None, days: int) -> tuple[DaySpending, ...]:
-    """What the last days cost, today included."""
-    rows = await conn.fetch(_BY_DAY, days, touchpoint_id)
+    """What the last days cost, today included; one row more than an answer holds, where there are more."""
+    rows = await conn.fetch(_BY_DAY, days, touchpoint_id, MAX_DAY_ROWS + 1)
     return tuple(DaySpending(caller=CALLER, **row) for row in rows)
 
 

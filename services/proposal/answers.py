@@ -17,11 +17,11 @@ from libs.contracts.queries.proposal import (
     RejectProposal,
     WaiveProposal,
 )
-from libs.contracts.queries.spending import MAX_DAY_ROWS, Spending
-from libs.contracts.spending import DaySpending
+from libs.contracts.queries.spending import Spending
 from libs.contracts.versions import LivePrompt
 from libs.llm import Budget
 from libs.llm.budget import standing
+from libs.llm.spending import few_enough
 from libs.service_kit import logging
 from libs.service_kit.db import Connection, Database
 from libs.service_kit.errors import Refused, Unavailable
@@ -185,13 +185,6 @@ async def answer_spending(query: GetProposalSpending, db: Database, budget: Budg
         spent = await calls.spent(conn, query.touchpoint_id or "", budget.in_flight_s)
         return Spending(
             budget=standing(calls.CALLER, budget, spent),
-            days=_few(await calls.by_day(conn, query.touchpoint_id, query.days)),
+            days=few_enough(await calls.by_day(conn, query.touchpoint_id, query.days)),
             calls=await calls.latest(conn, query.touchpoint_id, query.calls),
         )
-
-
-def _few(days: tuple[DaySpending, ...]) -> tuple[DaySpending, ...]:
-    if len(days) > MAX_DAY_ROWS:
-        detail = f"more than {MAX_DAY_ROWS:,} rows: ask for fewer days, or for one touchpoint"
-        raise Refused("too_much", detail, status=422)
-    return days
